@@ -77,9 +77,11 @@ _REWRITTEN = (
     "gridsample_stn",
     "vnet3d_convtranspose3d",
     "espcn_pixelshuffle",
+    "gridsample_flow_border_dynamo",
+    "resize_align_corners",
 )
 """Models of the corpus that rewrites for XNNPACK change: attentions, first tokens, heads of detectors, normalizations,
-long concatenations, resampling, convolutions over three axes and transposed ones.
+long concatenations, resampling, convolutions over three axes and transposed ones, to few features, over odd sizes.
 """
 _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
 _LATENCY = ("resnet50", "mobilenet_v2", "bert_base")

@@ -241,7 +241,7 @@ class PipelineRun:
         return written if self.options.record else None
 
     def finish(self, graph: Graph, names: Mapping[Value, str]) -> Report:
-        """The report; `names`: the written name of each value."""
+        """The report; `names`: the written name of each value. The nodes of `graph`, which is written, are freed."""
         self.report.ops_after = count_ops(graph)
         self.report.custom_ops, self.report.opset = custom_ops(graph), self.target.raised
         self.report.inputs, self.report.outputs = (list(map(describe_value, v)) for v in (graph.inputs, graph.outputs))
@@ -259,6 +259,7 @@ class PipelineRun:
         if found is not None and found.hybrid_ops and self.options.dynamic_quant == "hybrid":
             found = replace(found, tolerance=TOLERANCE)
         self.report.quantization = found
+        graph.clear()
         return self.report
 
 

@@ -6,16 +6,26 @@ TFLite        SELECT, SELECT_V2
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
 from onnxtfl.build.operands import formula
 from onnxtfl.build.rows import row
+from onnxtfl.build.runs import MOST_RUNS, joined, run_of
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import known_sizes, product
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import broadcast, reshape, unsqueezed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import decompose, lift_tfl
+from onnxtfl.rewriting.registry import decompose, decompose_late, lift_tfl
+
+MOST_STORED = 1 << 15
+"""The most elements of a constant that is sliced in place of a SELECT."""
 
 row(ops.Select, onnx="Where", since=(9, 16))
 
@@ -50,6 +60,38 @@ def _select_of_equal_shapes(b: Builder, node: Node) -> Value:
         is_flat = value.is_constant and product(value.shape) == 1
         made.append(reshape(b, value, ()) if is_flat else broadcast(b, value, node.result.shape))
     return b(ops.Select, *made)
+
+
+def _has_a_constant_condition(node: Node) -> bool:
+    return node.operand(0).data is not None and node.result.tensor_type.is_static and node.result.dtype.is_float
+
+
+@decompose_late(ops.Select, "xnnpack", when=_has_a_constant_condition)
+def _select_by_runs(b: Builder, node: Node) -> Value | None:
+    """Join slices of the operands where a constant condition changes seldom along an axis: XNNPACK has no SELECT."""
+    condition, sizes = node.operand(0), known_sizes(node.result.shape)
+    shape = condition.shape
+    varying = [axis for axis, size in enumerate((1,) * (len(sizes) - len(shape)) + shape) if size != 1]
+    if not varying or varying != [*range(varying[0], varying[-1] + 1)]:
+        return None
+    first, end = varying[0], varying[-1] + 1
+    merged = [math.prod(part) for part in (sizes[:first], sizes[first:end], sizes[end:])]
+    flags = condition.numpy().reshape(-1)
+    ends = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), flags.size]
+    sides = [_merged(b, node.operand(i), sizes, merged) for i in (1, 2)]
+    if flags.size != merged[1] or len(ends) - 1 > MOST_RUNS or any(side is None for side in sides):
+        return None
+    parts = [run_of(b, v, 1, *run) for run in itertools.pairwise(ends) if (v := sides[0 if flags[run[0]] else 1])]
+    return reshape(b, joined(b, parts, 1), sizes)
+
+
+def _merged(b: Builder, value: Value, sizes: Sequence[int], merged: Sequence[int]) -> Value | None:
+    """`value`, or a small constant that is broadcast, with the axes `merged`; None for others."""
+    if list(value.shape) == list(sizes):
+        return reshape(b, value, merged)
+    if value.data is None or math.prod(sizes) > MOST_STORED:
+        return None
+    return constant(np.broadcast_to(value.numpy(), sizes).reshape(merged).copy())
 
 
 @formula(ops.Select, "onnx")

@@ -351,6 +351,32 @@ def _parts(b: Builder, value: Value, count: int, axis: int) -> list[Value]:
     return b.many(ops.Split, value, axis=axis, count=count)
 
 
+def _is_along_depth(node: Node) -> bool:
+    """Whether a float convolution over three axes computes each position of the last two of its own."""
+    if not _is_float(node) or len(node.attr("rhs_dilation")) != 3:
+        return False
+    plane = sized_window(node)[0].along([1, 2])
+    return plane.shape == plane.strides == (1, 1) and not plane.is_padded
+
+
+@decompose(ops.Conv, "xnnpack", when=_is_along_depth, benefit=1)
+@decompose(ops.Conv, "tfl", when=_is_along_depth, benefit=7)
+def _conv_along_depth(b: Builder, node: Node) -> Value:
+    """Compute a 3-D convolution with the kernel [k, 1, 1] as a 2-D one of images [d, h w] with the kernel [k, 1]."""
+    attributes, (window, _) = attributes_of(node), sized_window(node)
+    (depth, *plane), (tap, *inside) = attributes["input_spatial_dimensions"], attributes["kernel_spatial_dimensions"]
+    sides = [attributes["input_batch_dimension"]], [attributes["input_feature_dimension"]]
+    images = transpose_and_merge(b, node.operand(0), [*sides, [depth], plane])
+    features = [attributes["kernel_output_feature_dimension"]], [attributes["kernel_input_feature_dimension"]]
+    kernel = transpose_and_merge(b, node.operand(1), [*features, [tap], inside])
+    numbers = channels_first_attributes(window.along([0, 1]), attributes["feature_group_count"])
+    result = b(ops.Conv, images, kernel, node.optional(2), **numbers)
+    spatial = attributes["output_spatial_dimensions"]
+    order = (attributes["output_batch_dimension"], attributes["output_feature_dimension"], *spatial)
+    apart = reshape(b, result, [node.result.shape[axis] for axis in order], result, node.operand(0))
+    return transposed(b, apart, inverse(order))
+
+
 def _is_over_planes(node: Node) -> bool:
     """Whether a float convolution without groups over three axes has a position."""
     if not _is_float(node) or len(node.attr("rhs_dilation")) != 3 or node.attr("feature_group_count") > 1:
@@ -382,7 +408,7 @@ def _stacked_taps(b: Builder, x: Value, axis: int, feature: int, window: Window)
 
 
 @decompose(ops.Conv, "xnnpack", when=_is_over_planes)
-@decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=2)
+@decompose(ops.Conv, "tfl", when=_is_over_planes, benefit=6)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
     """Compute a 3-D convolution without CONV_3D: a 2-D one whose features are those of all taps of the first axis.
 

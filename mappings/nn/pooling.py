@@ -44,9 +44,10 @@ from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.convolution import channels_first_attributes
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.reshape import reshape, transpose_and_merge, transposed
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.ir.window_padding import PaddedWindow, pad_axes
@@ -302,6 +303,32 @@ def _pool_over_two_of_four_axes(b: Builder, node: Node) -> Value:
     return reshape(b, result, node.result.shape, result, x)
 
 
+def _is_over_part_of_a_volume(node: Node) -> bool:
+    """Whether a pool over one axis or two adjacent ones leaves more axes than a batch and features, the first two."""
+    return _has_other_rank(node) and node.attr("dims")[0] >= 2 and node.operand(0).rank > 4
+
+
+@decompose(ops.MaxPool, "tfl", when=_is_over_part_of_a_volume, benefit=4)
+@decompose(ops.AveragePool, "tfl", when=_is_over_part_of_a_volume, benefit=5)
+def _pool_over_images(b: Builder, node: Node) -> Value:
+    """Merge the axes so that none moves where the features are the last one::
+
+    [n, c, d, h, w] over h, w   ->    [n d, c, h, w] over the last two
+    [n, c, d, h, w] over d      ->    [n, c, d, h w] over the last two, by windows of one column
+    """
+    x, window, dims = node.operand(0), _window(node), tuple(node.attr("dims"))
+    images, after = (0, *range(2, dims[0])), tuple(range(dims[-1] + 1, x.rank))
+    if window.rank == 1:
+        groups, wide = (images, (1,), dims, after), window.with_unit_axis().along([1, 0])
+    else:
+        groups, wide = ((*images, *after), (1,), dims[:1], dims[1:]), window
+    merged = transpose_and_merge(b, x, groups)
+    result = b(node.op, merged, **{**node.attributes, **ops.pool_attributes(wide, (2, 3))})
+    order = [axis for group in groups for axis in group]
+    apart = reshape(b, result, [node.result.shape[axis] for axis in order], result, x)
+    return transposed(b, apart, inverse(order))
+
+
 @decompose(ops.MaxPool, "onnx", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)
 @decompose(ops.MaxPool, "tfl", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)
 def _max_of_padded(b: Builder, node: Node) -> Value:
@@ -400,13 +427,13 @@ def _volume_by_count(x: Value, dims: Sequence[int], window: Window) -> Value:
 
 
 def _is_over_many_axes(node: Node) -> bool:
-    """Whether a pool over three or more axes, without padding and dilations, is one over its axes in turn."""
-    return (
-        _is_plain(node) and _window(node).rank >= 3 and not (_window(node).is_dilated or node.operand(0).is_quantized)
-    )
+    """Whether a pool over three or more axes, without dilations and means of padding, is one over its axes in turn."""
+    if _has_indices(node) or _window(node).rank < 3 or _window(node).is_dilated or node.operand(0).is_quantized:
+        return False
+    return node.op is ops.MaxPool or not _is_padded(node)
 
 
-@decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=1)
+@decompose(ops.MaxPool, "tfl", when=_is_over_many_axes, benefit=3)
 @decompose(ops.AveragePool, "tfl", when=_is_over_many_axes, benefit=1)
 def _pool_axis_by_axis(b: Builder, node: Node) -> Value:
     """Pool over the last two axes first, then over each other axis."""

@@ -10,12 +10,14 @@ from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows
 from onnxtfl.build.operands import moved_last
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import Spelled, row
+from onnxtfl.build.runs import joined_runs, run_of
 from onnxtfl.build.sizes import HUGE, narrow_constant, range_below, slice_axes
 from onnxtfl.build.stablehlo import int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
+from onnxtfl.ir.data import Array
 from onnxtfl.ir.dimension_numbers import Starts, gathered
 from onnxtfl.ir.dims import exceeds, is_static, known_size, product
 from onnxtfl.ir.formula import Term
@@ -35,8 +37,8 @@ from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
 
-MOST_SLICES = 8
-"""The most slices that replace a GATHER for an NPU."""
+MOST_INDICES = 1 << 16
+"""The most constant indices that are looked at."""
 
 
 def _unbatched(node: Node) -> bool:
@@ -128,22 +130,19 @@ def _gathered_run(b: Builder, node: Node) -> Value | None:
         return None
     if known != [*range(known[0], known[0] + len(known))]:
         return None
-    part = slice_axes(b, x, {axis: slice(known[0], known[-1] + 1)})
+    part = run_of(b, x, axis, known[0], known[-1] + 1)
     return reshape(b, part, node.result.shape, x)
 
 
+@decompose(ops.Gather, "xnnpack", benefit=-1)
 @decompose(ops.Gather, "ethos-u")
 def _gathered_slices(b: Builder, node: Node) -> Value | None:
     """Concatenate the slices of the runs of consecutive constant indices, if these are few."""
-    x, known, axis = node.operand(0), static_ints(node.operand(1)), node.attr("axis") % node.operand(0).rank
-    if not known or min(known) < 0 or node.attr("batch_dims") or not x.tensor_type.is_static:
+    x, known = node.operand(0), static_ints(node.operand(1))
+    if known is None or node.attr("batch_dims") or x.tensor_type.shape is None:
         return None
-    starts = [i for i, index in enumerate(known) if i == 0 or index != known[i - 1] + 1]
-    if len(starts) > MOST_SLICES:
-        return None
-    runs = [known[start:end] for start, end in itertools.pairwise([*starts, len(known)])]
-    parts = [slice_axes(b, x, {axis: slice(run[0], run[-1] + 1)}) for run in runs]
-    return reshape(b, parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=axis), node.result.shape)
+    joined = joined_runs(b, x, normalize_axis(node.attr("axis"), x.rank), known)
+    return None if joined is None else reshape(b, joined, node.result.shape, joined)
 
 
 @decompose(ops.Gather, "tfl", order="axes")
@@ -252,6 +251,42 @@ def _has_batches(node: Node) -> bool:
 def _has_a_known_depth(node: Node) -> bool:
     depth = node.operand(1).shape[-1]
     return exceeds(depth, 0)
+
+
+def _places_by_axis(indices: Array) -> list[Array] | None:
+    """The vectors of positions along each indexed axis whose combinations the index vectors are, else None.
+
+    Each varies along one or more adjacent axes of `indices`, those of an earlier one before those of a later one.
+    """
+    *sizes, depth = indices.shape
+    splits = range(len(sizes) + 1)
+    for ends in itertools.combinations_with_replacement(splits, depth - 1):
+        bounds = list(itertools.pairwise((0, *ends, len(sizes))))
+        found = []
+        for i, (start, stop) in enumerate(bounds):
+            part = indices[(*(slice(None) if start <= a < stop else 0 for a in range(len(sizes))), i)]
+            shape = [n if start <= a < stop else 1 for a, n in enumerate(sizes)]
+            if not (indices[..., i] == part.reshape(shape)).all():
+                break
+            found.append(part)
+        else:
+            return found
+    return None
+
+
+@decompose(ops.GatherND, "xnnpack")
+def _slices_along_each_axis(b: Builder, node: Node) -> Value | None:
+    """Join slices along one axis after the other where constant index vectors are all combinations of few runs."""
+    x, indices = node.operand(0), node.operand(1)
+    if node.attr("batch_dims") or indices.data is None or not 0 < indices.data.size <= MOST_INDICES:
+        return None
+    places = _places_by_axis(indices.numpy())
+    for axis, along in enumerate(places or []):
+        joined = joined_runs(b, x, axis, along.reshape(-1).tolist())
+        if joined is None:
+            return None
+        x = joined
+    return reshape(b, x, node.result.shape, x) if places else None
 
 
 @decompose(ops.GatherND, "gpu", order="axes", when=_has_a_known_depth)

@@ -30,6 +30,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.slicing import slice_axes
@@ -45,20 +46,24 @@ Side = tuple[int, Sequence[int], Sequence[int]]
 
 
 def mirrored_sides(node: Node) -> Sequence[Side]:
-    """The padded axes of a Pad, and the positions read; empty where a size is unknown or an axis is mirrored twice."""
+    """The padded axes of a Pad, and the positions read; empty where their size is unknown or one is mirrored twice."""
     x, amounts, mode = node.operand(0), static_ints(node.operand(1)), attributes_of(node)["mode"]
-    if mode not in ("reflect", "symmetric", "edge") or amounts is None or not x.tensor_type.is_static:
+    if mode not in ("reflect", "symmetric", "edge") or amounts is None or x.tensor_type.shape is None:
         return ()
     spare, sides = int(mode == "reflect"), list[Side]()
     for axis, (before, after) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
+        if before == after == 0:
+            continue
+        if not is_static(x.shape[axis : axis + 1]):
+            return ()
         size = x.size(axis)
         if min(before, after) < 0 or (max(before, after) > size - spare and mode != "edge") or size == 0:
             return ()
-        if mode == "edge" and (before or after):
+        if mode == "edge":
             sides.append((axis, [0] * before, [size - 1] * after))
             continue
         first, last = range(before - 1 + spare, spare - 1, -1), range(size - 1 - spare, size - 1 - spare - after, -1)
-        sides += [(axis, first, last)] if before or after else []
+        sides.append((axis, first, last))
     return sides
 
 

@@ -9,6 +9,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.verify import verify
+from onnxtfl.passes.canonical import row_pairs
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
 from onnxtfl.passes.canonical.fold import fold
@@ -18,6 +19,12 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from tests.passes import test_merged_columns, test_merged_pads, test_row_pairs
 from tests.passes.helpers import op_counts, transformed
+
+
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions are rewritten too."""
+    monkeypatch.setattr(row_pairs, "LEAST_PRODUCTS", (1, 1))
 
 
 def read(graph: Graph) -> Graph:

@@ -142,7 +142,8 @@ VOLUME = """graph main(%x: tensor<1x2x4x3x3xfloat32>) -> (%y) {
     output_spatial_dimensions = [2, 3, 4], window_strides = [1, 1, 1], padding = [1, 0, 0, 1, 0, 0],
     rhs_dilation = [1, 1, 1]}
 }"""
-STRIDED = VOLUME.replace("window_strides = [1, 1, 1]", "window_strides = [2, 1, 1]")
+PLANES = VOLUME.replace("2x2x3x1x1", "2x2x3x2x1").replace("9, 10, 11, 12]", f"9, 10, 11, 12, {str([2] * 12)[1:]}")
+STRIDED = PLANES.replace("window_strides = [1, 1, 1]", "window_strides = [2, 1, 1]")
 """Three taps, every second plane: XNNPACK has no slices with strides."""
 PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
   %a = constant tensor<4x2xint64> [0, 0, 1, 1, 0, 1, 0, 0]
@@ -151,7 +152,7 @@ PADDED = """graph main(%x: tensor<1x4x4x2xfloat32>) -> (%y) {
 }"""
 
 
-@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED, VOLUME, STRIDED])
+@pytest.mark.parametrize("text", [RUN, CLAMP, PADDED, PRODUCT, TRANSPOSED, VOLUME, PLANES, STRIDED])
 def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
     graph = transformed(text, legal)
     forms = [(node, TARGET.accepted(node)) for node in graph.nodes]
@@ -159,8 +160,13 @@ def test_forms_that_the_delegate_computes_are_preferred(text: str) -> None:
 
 
 def test_what_the_delegate_cannot_compute_stays() -> None:
-    graph = transformed(RUN.replace("[1, 2]", "[2, 1]"), legal)
+    graph = transformed(RUN.replace("2xint32> [1, 2]", "10xint32> [4, 3, 2, 1, 0, 4, 3, 2, 1, 0]"), legal)
     assert op_counts(graph) == {"Gather": 1}
+
+
+def test_a_convolution_along_the_depth_of_a_volume_reads_it_once() -> None:
+    counts = op_counts(transformed(VOLUME.replace("window_strides = [1", "window_strides = [2"), legal))
+    assert counts["Conv"] == 1 and not counts.keys() & {"Slice", "Concatenate"}
 
 
 def test_a_convolution_over_points_of_a_volume_reads_it_as_it_is() -> None:

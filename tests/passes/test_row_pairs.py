@@ -16,6 +16,12 @@ from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from tests.passes.helpers import op_counts
 
 
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions are rewritten too."""
+    monkeypatch.setattr(row_pairs, "LEAST_PRODUCTS", (1, 1))
+
+
 def convolution(
     shape: tuple[int | str, ...] = (1, 64, 6, 5),
     kernel: tuple[int, ...] = (64, 64, 3, 3),
@@ -113,11 +119,14 @@ def test_constants_grow_for_the_largest_images_first() -> None:
     assert large is not None and large.op is ops.Reshape
 
 
-@pytest.mark.parametrize(("features", "size", "products"), [(32, 28, 4), (48, 28, 16), (48, 112, 4)])
-def test_few_features(features: int, size: int, products: int) -> None:
-    """Fewer features save less time, and of products less again."""
+@pytest.mark.parametrize(
+    ("features", "size", "products"), [(32, 28, 4), (48, 28, 16), (48, 112, 4), (32, 6, 1), (48, 8, 4)]
+)
+def test_few_features(features: int, size: int, products: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer features, and fewer products, save less time, and those of pairs less again."""
+    monkeypatch.undo()
     graph = convolution((1, features, size, size), (features, features, 3, 3))
-    assert compute_pairs_of_rows(graph)
+    assert compute_pairs_of_rows(graph) == (products > 1)
     dense = [n for n in graph.nodes if n.op is ops.Conv and n.attr("feature_group_count") == 1]
     assert len(dense) == products
 

@@ -6,11 +6,18 @@ from functools import partial
 
 import pytest
 
+from onnxtfl.passes.canonical import taps_as_features
 from onnxtfl.passes.canonical.taps_as_features import TAPS_AS_FEATURES
 from onnxtfl.passes.gains import Gains
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
 from tests.passes.test_parted_convolutions import convolution
+
+
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions are rewritten too."""
+    monkeypatch.setattr(taps_as_features, "LEAST_PRODUCTS", 1)
 
 
 @pytest.mark.parametrize(

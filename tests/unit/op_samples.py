@@ -283,6 +283,22 @@ def _strided(rng: RNG, stride: int) -> Sample:
     return [x, weights, None], {**attributes, "window_strides": (stride, 1)[:rank], "padding": (0,) * (2 * rank)}
 
 
+def _along_depth(rng: RNG) -> Sample:
+    names = ("input_spatial_dimensions", "kernel_spatial_dimensions", "output_spatial_dimensions")
+    window = {"window_strides": (int(rng.integers(1, 3)), 1, 1), "rhs_dilation": (int(rng.integers(1, 3)), 1, 1)}
+    padding = (*_each(rng, 1, 0, 2), 0, 0, *_each(rng, 1, 0, 2), 0, 0)
+    operands = [_floats(rng, 2, 4, 5, 3, 2), Known(_floats(rng, 6, 2, 2, 1, 1)), _one(rng, None, _floats(rng, 6))]
+    numbers = {**dict.fromkeys(names, (2, 3, 4)), "feature_group_count": 2}
+    return operands, {**numbers, **window, "padding": padding}
+
+
+def _over_part_of_a_volume(rng: RNG) -> Sample:
+    dims = _one(rng, (2,), (3, 4), (2, 3))
+    ones, strides = (1,) * len(dims), _each(rng, len(dims), 1, 3)
+    window = {"kernel_shape": (2, 3)[: len(dims)], "strides": strides, "dilations": ones, "padding": (0, 0) * len(dims)}
+    return [_floats(rng, 2, 3, 4, 5, 6)], {"dims": dims, **window}
+
+
 def _of_one_element(rng: RNG) -> Sample:
     (x, kernel, bias), attributes = _convolved(rng, True)
     rank = len(attributes["window_strides"])
@@ -577,7 +593,7 @@ MORE: dict[str, tuple[Draw, ...]] = {
     "Lstm": (lambda r: _one_step(_layer(r, 4, 2)),),
     "Gru": (lambda r: _one_step(_layer(r, 3, 1)),),
     "Rnn": (lambda r: _one_step(_layer(r, 1, 1)),),
-    "Conv": (lambda r: _strided(r, 1 << 15),),
+    "Conv": (lambda r: _strided(r, 1 << 15), _along_depth),
     "ConvTranspose": (_of_one_element,),
     "Convert": (
         lambda r: ([Known(_floats(r, 2, 3).astype(np.float16))], {"dtype": DType.FLOAT32}),
@@ -586,7 +602,11 @@ MORE: dict[str, tuple[Draw, ...]] = {
         lambda r: ([_stored(r, DType.INT4.numpy, 2, 3)], {"dtype": DType.FLOAT32}),
         lambda r: ([_stored(r, DType.INT4.numpy, 64, 1024)], {"dtype": DType.FLOAT32}),
     ),
-    "AveragePool": (lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False)], {"dims": (2, 3), **_PLAIN_WINDOW}),),
+    "MaxPool": (_over_part_of_a_volume,),
+    "AveragePool": (
+        lambda r: ([_stored(r, np.int8, 1, 3, 4, 6, known=False)], {"dims": (2, 3), **_PLAIN_WINDOW}),
+        _over_part_of_a_volume,
+    ),
     "Select": (lambda r: ([array(r, DType.BOOL, (2, 3)), *(array(r, DType.UINT64, (2, 3)) for _ in range(2))], {}),),
     "CumSum": (
         lambda r: (

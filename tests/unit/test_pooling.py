@@ -322,3 +322,21 @@ def test_indices_are_those_of_elements_not_of_padding(kind: str) -> None:
     legalize(graph, TFLITE)
     for found, wanted in zip(run(graph, [array]), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+VOLUMES = """<ir_version: 8, opset_import: ["" : 17]> g (float[1, 2, 4, 6, 6] x) => (float[1, 4, a, b, c] y) {
+  n = Conv <kernel_shape = [1, 1, 1]> (x, w)
+  f = Relu (n)
+  p = MaxPool <kernel_shape = [3, 3, 3], strides = [2, 2, 2], pads = [1, 1, 1, 1, 1, 1]> (f)
+  q = MaxPool <kernel_shape = [3, 3, 3], pads = [1, 1, 1, 1, 1, 1]> (p)
+  y = Conv <kernel_shape = [1, 1, 1]> (q, w2)
+}"""
+
+
+def test_pools_of_volumes_move_no_elements_between_convolutions() -> None:
+    """Features are last throughout; zeros are padded, which XNNPACK does, since nothing is negative."""
+    model = onnx.parser.parse_model(VOLUMES)
+    shapes = {"w": (16, 2, 1, 1, 1), "w2": (4, 16, 1, 1, 1)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(floats(*s), name) for name, s in shapes.items())
+    ops_after = onnx_to_tflite(model).report.ops_after
+    assert ops_after["TRANSPOSE"] <= 2 and "PADV2" not in ops_after and ops_after["MAX_POOL_2D"] == 4

@@ -124,7 +124,8 @@ class Row:
         found |= {axis: default for axis, default in defaults.items() if default is not REQUIRED}
         given = {ours: self._typed(ours, value, node) for ours, value in found.items() if value is not None}
         operands = [v for i, v in enumerate(node.operands) if i not in self._entries.values()]
-        return [apply_activation(b, r, node) for r in b.many(self.op, *operands, **given, **self.fixed)]
+        made = b.many(self.op, *operands, **given, **self.fixed)
+        return [apply_activation(b, r, node) for r in made] if node.op.dialect == "tfl" else made
 
     def _typed(self, name: str, value: Any, node: Node) -> Any:
         if name in self.axes and (rank := node.operand(0).tensor_type.rank) is not None:
@@ -147,7 +148,9 @@ class Row:
         return self._form(node, node.operands, narrow_constant)
 
     def _form(self, node: Node, operands: Sequence[Value | None], integer: Callable[[Value], Operand]) -> Form | None:
-        if any(node.attr(k) != v for k, v in self.fixed.items()) or (self.when is not None and not self.when(node)):
+        if self.fixed and any(node.attr(k) != v for k, v in self.fixed.items()):
+            return None
+        if self.when is not None and not self.when(node):
             return None
         taken: list[Operand] = list(operands)
         for i in self.integers:

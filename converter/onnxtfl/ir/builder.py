@@ -270,7 +270,7 @@ def infers_better_sizes(node: Node) -> bool:
     an operand was replaced by a value whose sizes have other names, so that these cannot be computed from it.
     """
     before = [r.type for r in node.results]
-    if node.regions or all(isinstance(type_, TensorType) and type_.is_static for type_ in before):
+    if node.regions or not any(map(_is_open, before)):
         return False
     own, read = _symbols(before), _symbols([v.type for v in node.operands if v is not None])
     if own <= read:
@@ -278,6 +278,10 @@ def infers_better_sizes(node: Node) -> bool:
     after = infer(node)
     found = _symbols(after)
     return (len(found) < len(own) or found <= read) and all(map(compatible, before, after))
+
+
+def _is_open(type_: Type | None) -> bool:
+    return type_.__class__ is not TensorType or not type_.is_static
 
 
 def _symbols(types: Sequence[Type | None]) -> set[Symbol]:

@@ -6,6 +6,7 @@ the same bytes (their shapes may differ), so shared weights are stored once.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -90,7 +91,7 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
     @property
     def nbytes(self) -> int:
         """The number of bytes when packed in a file (two int4 to a byte); 0 for strings."""
-        return (self.size * self.dtype.bits + 7) // 8
+        return (math.prod(self.shape) * self.dtype.bits + 7) // 8
 
     def numpy(self) -> Array:
         """All elements, as an array that the caller must not change."""
@@ -436,22 +437,24 @@ class ColumnsData(TensorData):
 
 
 class PaddedData(TensorData):
-    """`base` with `count` zeros more at the end of an axis."""
+    """`base` with zeros before and after its elements along an axis."""
 
-    def __init__(self, base: TensorData, axis: int, count: int) -> None:
-        self.base, self.axis, self.count, self.dtype = base, axis, count, base.dtype
-        self.shape = tuple(n + count if i == axis else n for i, n in enumerate(base.shape))
+    def __init__(self, base: TensorData, axis: int, after: int, before: int = 0) -> None:
+        self.base, self.axis, self.before, self.after, self.dtype = base, axis, before, after, base.dtype
+        self.shape = tuple(before + n + after if i == axis else n for i, n in enumerate(base.shape))
 
     @property
     def key(self) -> Hashable:
-        return ("pad", self.base.key, self.base.shape, self.axis, self.count)
+        return ("pad", self.base.key, self.base.shape, self.axis, self.before, self.after)
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        most = self.base.shape[axis]
-        part = self.base.slab(axis, min(start, most), min(stop, most))
-        more = max(stop - most, 0) - max(start - most, 0) if axis == self.axis else self.count
-        after = [(0, more if i == self.axis else 0) for i in range(len(self.shape))]
-        return np.pad(part, after)
+        zeros = (self.before, self.after)
+        if axis == self.axis:
+            first, last = (min(max(i - self.before, 0), self.base.shape[axis]) for i in (start, stop))
+            zeros = (max(min(stop, self.before) - start, 0), max(stop - max(start, self.shape[axis] - self.after), 0))
+            start, stop = first, last
+        part = self.base.slab(axis, start, stop)
+        return np.pad(part, [zeros if i == self.axis else (0, 0) for i in range(len(self.shape))])
 
 
 class CastData(TensorData):
@@ -574,7 +577,8 @@ def _contiguous(array: Array) -> Array:
     return result
 
 
-def _merge_axes(shape: Sequence[int], permutation: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+@functools.lru_cache(4096)
+def _merge_axes(shape: tuple[int, ...], permutation: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape and permutation of the same transposition without unit axes, with axes that stay adjacent merged."""
     kept = [p for p in permutation if shape[p] != 1]
     runs: list[list[int]] = []

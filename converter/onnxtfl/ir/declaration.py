@@ -112,6 +112,8 @@ class Declaration:
     attributes: ClassVar[Mapping[str, Attribute]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
     """The defaults of the attributes; ``REQUIRED`` for one that has to be given."""
+    required: ClassVar[Sequence[str]] = ()
+    """The attributes that have to be given."""
     widens: ClassVar[bool] = False
     """Whether `compute` works in the wide types of its operands (:func:`onnxtfl.ir.numeric.widened`)."""
     moves: ClassVar[slice | None] = None
@@ -162,6 +164,7 @@ class Declaration:
         super().__init_subclass__(**keywords)
         cls.carries = next((c for c in (cls.carries, cls.moves, cls.selects) if c is not None), None)
         cls.defaults = {name: attribute.default for name, attribute in cls.attributes.items()}
+        cls.required = [name for name, default in cls.defaults.items() if default is REQUIRED]
 
     @classmethod
     def checked(cls, attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,8 +173,8 @@ class Declaration:
         """
         for name in attributes.keys() - cls.attributes.keys():
             raise TypeError(f"there is no attribute {name}")
-        for name, default in cls.defaults.items():
-            if default is REQUIRED and name not in attributes:
+        for name in cls.required:
+            if name not in attributes:
                 raise TypeError(f"the attribute {name} is missing")
         return {name: cls.attributes[name].checked(name, value) for name, value in attributes.items()}
 

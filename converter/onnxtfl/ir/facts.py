@@ -20,8 +20,8 @@ from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.ir.types import DType, TensorType
 
-DEPTH = 8
-"""The most producers in a chain that the analysis visits."""
+DEPTH = 32
+"""The longest chain of producers that the analysis visits: one that only moves elements counts 1, any other one 4."""
 MOST_VISITS = 500
 """The most values that one analysis visits."""
 EXACT = 1 << 24
@@ -31,7 +31,7 @@ _READ = 1 << 20
 
 
 def facts_of(value: Value) -> Facts:
-    """Return the known facts about the (real) elements of `value`, from at most `DEPTH` producers in a chain."""
+    """Return the known facts about the (real) elements of `value`, from a chain of producers of at most `DEPTH`."""
     return _Search().of(value, DEPTH)
 
 
@@ -70,20 +70,20 @@ class _Search:
         self._found: dict[tuple[int, int], Facts] = {}
 
     def of(self, value: Value, depth: int) -> Facts:
-        """The facts of `value`, from at most `depth` producers in a chain."""
+        """The facts of `value`, from a chain of producers of at most `depth`."""
         if not isinstance(value.type, TensorType):
             return UNKNOWN
         if (own := _own(value)) is not None:
             return own
         found = _of_quantized(value) if value.is_quantized else of_type(value.dtype)
         node, key = value.producer, (id(value), depth)
-        if node is None or not depth or node.op.dialect != "neutral" or value.dtype is DType.BOOL:
+        if node is None or depth <= 0 or node.op.dialect != "neutral" or value.dtype is DType.BOOL:
             return found
         if key not in self._found:
             if len(self._found) == MOST_VISITS:
                 return found
             self._found[key] = found
-            made = self._made(value, node, depth - 1)
+            made = self._made(value, node, depth - (4 if node.op.moves is None else 1))
             self._found[key] = _with_sign(found, made) if value.is_quantized else made
         return self._found[key]
 

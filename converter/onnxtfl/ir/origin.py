@@ -69,11 +69,11 @@ class HasOrigins:
 
     def add_origins(self, origins: Iterable[Origin | None]) -> None:
         """Append to `self.origins` those that it does not contain."""
-        added = [o for o in origins if o is not None and o not in self._origins]
+        added = [o for o in origins if o is not None and (not self._origins or o not in self._origins)]
         if not added:
             return
         if not self._origins:
-            self._origins = tuple(dict.fromkeys(added))
+            self._origins = tuple(dict.fromkeys(added)) if len(added) > 1 else (added[0],)
             return
         if isinstance(self._origins, tuple):
             self._origins = dict.fromkeys(self._origins)

@@ -20,7 +20,7 @@ def touches_quantized(node: Node) -> bool:
     """Whether an operand or a result of `node` is quantized."""
     for values in (node.operands, node.results):  # called for each node and pattern; a generator would be half as fast
         for value in values:
-            if value is not None and value.type.__class__ is TensorType and value.type.quantization is not None:
+            if value is not None and (type_ := value.type).__class__ is TensorType and type_.quantization is not None:
                 return True
     return False
 

@@ -22,6 +22,7 @@ __all__ = [
     "Type",
     "compatible",
     "dtype_of",
+    "plain_type",
     "shapes_compatible",
     "tensor",
 ]
@@ -31,22 +32,27 @@ MOST_AXES = 32
 """The most axes of a tensor: those of NumPy."""
 
 
-class _Hashed:
-    """The slot for the hash of a type, by which a conversion looks up most of what it remembers."""
+class _Known:
+    """The slots for what most passes ask of the types of most values: their hash, and whether all sizes are known."""
 
-    __slots__ = ("_hash",)
+    __slots__ = ("_hash", "is_static")
     _hash: int
+    is_static: bool
 
 
 @dataclass(frozen=True, slots=True)
-class TensorType(_Hashed):
+class TensorType(_Known):
     """A tensor type. `dtype`: the type of the elements, a float type for quantized tensors. `shape`: None if even the
-    rank is unknown. `quantization`: how quantized elements are stored.
+    rank is unknown. `quantization`: how quantized elements are stored. `is_static`: whether the rank and all dimensions
+    are known.
     """
 
     dtype: DType
     shape: Shape | None
     quantization: Quantization | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_static", is_static(self.shape))
 
     def __hash__(self) -> int:
         try:
@@ -59,11 +65,6 @@ class TensorType(_Hashed):
     def rank(self) -> int | None:
         """The number of axes; None if it is unknown."""
         return None if self.shape is None else len(self.shape)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether the rank and every dimension are known."""
-        return is_static(self.shape)
 
     @property
     def storage(self) -> DType:
@@ -106,6 +107,14 @@ class TensorType(_Hashed):
         dims = "*x" if self.shape is None else "".join(f"{_dim_text(d, naming)}x" for d in self.shape)
         quantization = f", {self.quantization}" if self.quantization else ""
         return f"tensor<{dims}{self.dtype.value}{quantization}>"
+
+
+@functools.lru_cache(4096)
+def plain_type(dtype: DType, shape: tuple[int, ...]) -> TensorType:
+    """The unquantized type of a constant, one object for all that are equal: looking up what is remembered of a type
+    compares objects first.
+    """
+    return TensorType(dtype, shape)
 
 
 @functools.lru_cache(4096)

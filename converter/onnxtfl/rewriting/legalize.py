@@ -16,7 +16,7 @@ from onnxtfl.errors import InternalError, OnnxtflError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, ElementTypeError, infers_better_sizes
-from onnxtfl.ir.dims import known_sizes
+from onnxtfl.ir.dims import Shape, known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import Effect, Elementwise
@@ -254,10 +254,14 @@ def _rewritten_if(
 def _check_sizes(node: Node, target: Target) -> None:
     """Raise UnsupportedError for a result with a longer axis than the target supports."""
     for result in node.results:
-        shape = result.type.shape if isinstance(result.type, TensorType) else None
-        if shape and max(known_sizes(shape), default=0) > target.longest_axis:
+        if isinstance(result.type, TensorType) and _longest_axis(result.type.shape or ()) > target.longest_axis:
             message = f"{target.title} has no tensors with an axis of more than {target.longest_axis} elements"
             raise UnsupportedError(message, op=node.op.name, type_=result.type, code="E-OP-008")
+
+
+@functools.lru_cache(4096)
+def _longest_axis(shape: Shape) -> int:
+    return max(known_sizes(shape), default=0)
 
 
 def will_accept(node: Node, target: Target) -> bool:

@@ -261,6 +261,8 @@ MOST_CHANGING = 8
 def _lift_regions(node: Node, expand: Expand) -> None:
     """Lift the regions of `node`; those of a loop again while its body returns other types than it takes as inputs."""
     carried = rules_for(node.op).carried.get(node.op.name)
+    if carried is None and not node.regions:
+        return
     widened: set[Dim] = set()
     is_deep = carried is not None and _loops_within(node) > MOST_CHANGING
     for attempt in range(1 if is_deep else MOST_LIFTS):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
@@ -11,6 +12,7 @@ from onnxtfl.ir.graph import OPS, Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import may_match, touches_quantized
 from onnxtfl.rewriting.registry import rule_name
+from onnxtfl.rewriting.structure import structure_of
 
 Rewrite = Callable[[Builder, Node], "Value | Sequence[Value] | None"]
 """Returns the values that replace the node's results, or None if the pattern does not match; nodes built until then are
@@ -23,11 +25,18 @@ MANY_USES = 1000
 """For values with more uses, only uses that a rewrite adds are visited again."""
 
 
+class _Pattern(NamedTuple):
+    rewrite: Rewrite
+    quantized: bool
+    local: bool
+    name: str
+
+
 class Patterns:
     """Rewrites by the op of their root node, in the order in which they are tried."""
 
     def __init__(self) -> None:
-        self._by_op: dict[type[Op], list[tuple[Rewrite, bool, str]]] = {}
+        self._by_op: dict[type[Op], list[_Pattern]] = {}
 
     @classmethod
     def of(cls, *parts: Patterns) -> Patterns:
@@ -38,16 +47,17 @@ class Patterns:
                 whole._by_op.setdefault(op, []).extend(rewrites)
         return whole
 
-    def on(self, *ops: type[Op], quantized: bool = False) -> Callable[[Rewrite], Rewrite]:
+    def on(self, *ops: type[Op], quantized: bool = False, local: bool = False) -> Callable[[Rewrite], Rewrite]:
         """Register a rewrite whose root node is one of `ops`, or a subclass of an abstract one.
 
         `quantized`: also try it on nodes with quantized operands or results. Most patterns are equations of real
-        numbers and ignore rounding.
+        numbers and ignore rounding. `local`: whether it matches depends on the structure of the root alone
+        (:func:`onnxtfl.rewriting.structure.structure_of`); where it does not match, or pay, equal nodes are not tried.
         """
 
         def register(rewrite: Rewrite) -> Rewrite:
             for op in (each for given in ops for each in _concrete(given)):
-                self._by_op.setdefault(op, []).append((rewrite, quantized, rule_name(rewrite)))
+                self._by_op.setdefault(op, []).append(_Pattern(rewrite, quantized, local, rule_name(rewrite)))
             return rewrite
 
         return register
@@ -63,14 +73,14 @@ class Patterns:
         """
         work = deque(node for node in graph.nodes if node.op in self._by_op)
         waiting = set(work)
-        budget, changed = current_budget(), False
+        budget, changed, declined = current_budget(), False, set[Hashable]()
         while work:
             node = work.popleft()
             waiting.discard(node)
             if node.graph is not graph:
                 continue
             budget.step(node.name, node.op.name)
-            touched = self._step(graph, node, pays)
+            touched = self._step(graph, node, pays, declined)
             changed |= touched is not None
             for other in touched or ():
                 if other.op in self._by_op and other.graph is graph and other not in waiting:
@@ -78,17 +88,23 @@ class Patterns:
                     work.append(other)
         return changed
 
-    def _step(self, graph: Graph, node: Node, pays: Pays | None) -> list[Node] | None:
+    def _step(self, graph: Graph, node: Node, pays: Pays | None, declined: set[Hashable]) -> list[Node] | None:
+        """Make the first rewrite of `node` that matches and pays; `declined`: local ones that did not, by structure."""
         plain = not touches_quantized(node)
         builder = Builder(graph, node)
-        for rewrite, quantized, builder.maker in self._by_op[node.op]:
+        for rewrite, quantized, local, builder.maker in self._by_op[node.op]:
             if not plain and not (quantized and may_match(node, quantized)):
                 continue
-            result = builder.tried(rewrite, node)
-            if result is None:
+            structure = structure_of(node) if local else None
+            if structure is not None and (rewrite, structure) in declined:
                 continue
-            if pays is not None and not pays(builder.maker, replaced(graph, node), builder.created):
+            result = builder.tried(rewrite, node)
+            if result is not None and pays and not pays(builder.maker, replaced(graph, node), builder.created):
                 builder.undo()
+                result = None
+            if result is None:
+                if structure is not None:
+                    declined.add((rewrite, structure))
                 continue
             values = [result] if isinstance(result, Value) else list(result)
             producers = [v.producer for v in node.operands if v is not None and v.producer]
@@ -128,7 +144,7 @@ def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:
     erased = []
     while work:
         node = work.pop()
-        if node.graph is not graph or any(r.uses or graph.is_output(r) for r in node.results):
+        if node.graph is not graph or [r for r in node.results if r.uses or graph.is_output(r)]:  # faster than any()
             continue
         if node.op.effect_of(node) is not Effect.PURE:
             continue

@@ -204,7 +204,8 @@ class Rules:
 
     def are_for(self, op: type[Op], targets: Sequence[Target]) -> bool:
         """Return whether decompositions of an op are registered for one of `targets`."""
-        return any(target in targets for _, target in self.decompose.get(op, ()))
+        found = self.decompose.get(op)
+        return found is not None and any(target in targets for _, target in found)
 
     def _by_precedence(
         self, op: type[Op], targets: Sequence[Target | None], orders: Sequence[Order] = _ORDERS
@@ -217,8 +218,8 @@ class Rules:
 
     def late_rule(self, op: type[Op], *chain: Target) -> LateRule | None:
         """Return the decomposition after layout assignment for a target or one of its wider targets."""
-        found = self.late.get(op, {})
-        return next((found[target] for target in chain if target in found), None)
+        found = self.late.get(op)
+        return next((found[target] for target in chain if target in found), None) if found else None
 
 
 def _precedence(one: Decomposition) -> tuple[int, bool]:

@@ -4,6 +4,6 @@ A target reads the lowering rules and ``schemas/``, and chooses the op of its fo
 """
 
 from onnxtfl.rewriting.target import Refusal
-from onnxtfl.targets.target import FEW, Target
+from onnxtfl.targets.target import Target
 
-__all__ = ["FEW", "Refusal", "Target"]
+__all__ = ["Refusal", "Target"]

@@ -24,6 +24,7 @@ from onnxtfl.ir.types import TensorType, Type
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
+from onnxtfl.rewriting.structure import FEW
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import Costs
@@ -31,8 +32,6 @@ from onnxtfl.targets.work import estimates
 
 EQUAL, SOME = 1.25, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
-FEW = 64
-"""The most elements of constants like axes and sizes."""
 
 
 class Target(engine.Target):
@@ -192,7 +191,7 @@ class Target(engine.Target):
         reads_values = self.reads_values
         operands = tuple([_operand_key(v, reads_values) for v in form.operands])
         results: tuple[Type | None, ...] = form.types or tuple([r.type for r in node.results])
-        options = repr(form.attributes)
+        options = repr(form.attributes) if form.attributes else ""
         return form.op, form.domain, operands, results, form.results, form.own_version, options, self.is_laid_out
 
     def version(self, node: Node, form: Form) -> int:

@@ -63,7 +63,7 @@ class _Layout:
 
     def packed(self, vtable: int, present: Values) -> bytes:
         """The bytes of the table with its vtable `vtable` bytes before it."""
-        return self.packer.pack(vtable, *(present[name] for name in self.scalars))
+        return self.packer.pack(vtable, *[present[name] for name in self.scalars])
 
 
 class Encoder:
@@ -208,7 +208,8 @@ def _present(table: Table, values: Values) -> dict[str, Any]:
             continue
         field = fields[name]
         if field.kind == "scalar":
-            value = field.number(value)  # noqa: PLW2901 - the same value as it is stored
+            if field.enum:
+                value = field.number(value)  # noqa: PLW2901 - the same value as it is stored
             if value == field.default:
                 continue
         present[name] = value

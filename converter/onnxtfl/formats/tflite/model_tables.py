@@ -47,6 +47,7 @@ def model_tables(
         "metadata": tables.metadata(entries) or None,
         "signature_defs": [tables.signature(s) for s in model.signatures or [default_signature(model.main)]],
     }
+    tables.subgraphs.clear()  # they refer to `tables`: a cycle would wait for the garbage collector
     return values, tables.contents, names
 
 

@@ -390,9 +390,10 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
     operands = list(node.operands)
     for i, value in enumerate(operands):
         inner = repeated(value)
+        if value is None or inner is None or full is None or (i == 0 and node.op is ops.PRelu):
+            continue
         others = [v for j, v in enumerate(operands) if j != i and v is not None]
-        is_free = i > 0 or node.op is not ops.PRelu
-        if is_free and value and inner and full is not None and _spread_to(full, inner, value, others):
+        if _spread_to(full, inner, value, others):
             operands[i] = inner
     return None if operands == node.operands else b.remade(node, *operands)[0]
 

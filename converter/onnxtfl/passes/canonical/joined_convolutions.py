@@ -58,7 +58,7 @@ def _key(node: Node) -> Hashable | None:
     taps = [n for axis, n in enumerate(weights[0].shape) if axis != node.attr("kernel_output_feature_dimension")]
     if not node.result.tensor_type.is_static:
         return None
-    return x, tuple(taps), repr(sorted(attributes_of(node).items()))
+    return x, tuple(taps), *attributes_of(node).values()
 
 
 def _features(node: Node) -> int:

@@ -55,7 +55,7 @@ class Tap:
     stop: int
 
 
-@READ_TAPS.on(ops.Conv)
+@READ_TAPS.on(ops.Conv, local=True)
 def taps_that_read(b: Builder, node: Node) -> Value | None:
     """Compute each tap along an axis only where it reads elements, if most read padding, and none that never does::
 
@@ -143,7 +143,7 @@ def _spread(b: Builder, node: Node, axis: int, y: Value, tap: Tap) -> Value:
     return pad_axes(b, y, [attributes["output_spatial_dimensions"][axis]], (tap.start, count - tap.stop))
 
 
-@FEATURES.on(ops.Conv)
+@FEATURES.on(ops.Conv, local=True)
 def features_in_parts(b: Builder, node: Node) -> Value | None:
     """Add up the convolutions of some input features each, if too many products are added up for one element::
 

@@ -21,7 +21,17 @@ of TRANSPOSE_CONV and of the second form, one thread:
 2 x 2, kernel 4, stride 2, 64 to 32                   5        9
 ==============================================  =======  =======
 
-Kernel sizes that are no multiples of the stride are filled with zeros: kernel 3, stride 2 is not faster so.
+Kernel sizes that are no multiples of the stride need taps of zeros: kernel 3, stride 2 is not faster so.
+Where sizes are dynamic, like that of the batch, the delegate leaves TRANSPOSE_CONV to a slower kernel:
+
+==============================================  =======  =======
+32 x 32, kernel 3, stride 2, 32 to 16               504      198
+64 x 64, kernel 3, stride 2, 16 to 3                422      180
+7 x 7, kernel 5, stride 2, 128 to 64                816      275
+2 x 2, kernel 4, stride 2, 512 to 512              2299     1403
+1 x 1, kernel 4, stride 2, 512 to 512               600      768
+14 x 14, kernel 3, stride 2, 64 to 1                 23       27
+==============================================  =======  =======
 
 Over volumes, the planes of each tap of the first axis are computed so, if kernel size and stride are the same along it
 (8 x 12 x 12, kernel 2, stride 2, 24 to 12: 120 us, CONV_3D_TRANSPOSE 370).
@@ -31,12 +41,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import PartData
-from onnxtfl.ir.dims import Dim, estimated_size
+from onnxtfl.ir.data import PaddedData, PartData
+from onnxtfl.ir.dims import Dim, estimated_size, is_static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import attributes_of
@@ -51,19 +62,24 @@ from onnxtfl.rewriting.patterns import Patterns
 PHASES = Patterns()
 
 MOST_WORK = Fraction(4, 3)
-"""The most positions that are computed for each element of the operand: those at the border are cropped."""
+"""The most products for each one of the transposed convolution: those at the border are cropped."""
+MOST_WORK_ELSEWHERE = 3
+"""The same where the delegate does not compute the transposed convolution."""
+FEWEST_FEATURES = 8
+"""The fewest features of a convolution with taps of zeros: its kernel computes 16 at a time."""
 
 
 @PHASES.on(ops.ConvTranspose)
 def by_phase(b: Builder, node: Node) -> Value | None:
     """%y = ConvTranspose(%x, %k, %b)    ->    %y = Slice(DepthToSpace(Conv(%x, %p, Concatenate(%b, %b, ..))))."""
     attributes, kernel = attributes_of(node), node.operand(1)
-    if node.operand(0).dtype is not DType.FLOAT32 or not kernel.is_constant or attributes["feature_group_count"] != 1:
+    if node.operand(0).dtype is not DType.FLOAT32 or kernel.data is None or attributes["feature_group_count"] != 1:
         return None
-    window = conv_window(attributes, kernel.shape)
-    if not _has_equal_phases(window) or not _is_less_work(
-        window, spatial_sizes(attributes, "input", node.operand(0).shape)
-    ):
+    given, sizes = conv_window(attributes, kernel.shape), spatial_sizes(attributes, "input", node.operand(0).shape)
+    features = kernel.shape[attributes["kernel_output_feature_dimension"]]
+    window = given if is_static(node.result.shape) else _filled(given, features)
+    most = MOST_WORK if is_static(node.result.shape) else MOST_WORK_ELSEWHERE
+    if not _has_equal_phases(window) or not _is_less_work(given, window, sizes, most):
         return None
     stride, depth = window.strides[0], attributes["output_feature_dimension"]
     dense, crops = _dense(window)
@@ -73,7 +89,9 @@ def by_phase(b: Builder, node: Node) -> Value | None:
     spatial = tuple(range(2, window.rank + 2))
     ordered = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 0}
     numbers = {**sides, **ordered, "kernel_spatial_dimensions": spatial, "feature_group_count": 1}
-    conv = b(ops.Conv, node.operand(0), _by_phase(b, node, window), bias, **{**numbers, **window_attributes(dense)})
+    conv = b(
+        ops.Conv, node.operand(0), _by_phase(b, node, given, window), bias, **{**numbers, **window_attributes(dense)}
+    )
     whole = b(ops.DepthToSpace, conv, block_size=stride, mode="DCR", depth_dim=depth, space_dims=space)
     return _cropped(b, whole, space, crops)
 
@@ -114,15 +132,38 @@ def _has_equal_phases(window: Window) -> bool:
     return fits and all(0 <= p < size for p, size in zip(amounts, window.shape * 2, strict=True))
 
 
-def _is_less_work(window: Window, sizes: Sequence[Dim]) -> bool:
-    """Whether few positions are computed that are then cropped, of dynamic sizes as far as these are estimated."""
-    if window.shape == window.strides:
+def _filled(window: Window, features: int) -> Window:
+    """The window with taps of zeros up to multiples of the strides, at the ends that leave the fewest positions.
+
+    `features`: of the result.
+    """
+    if features * math.prod(window.strides) < FEWEST_FEATURES:
+        return window
+    sides = list(map(_filled_axis, window.shape, window.strides, window.before, window.after))
+    shape, before, after = zip(*sides, strict=True)
+    return replace(window, shape=shape, padding=(*before, *after))
+
+
+def _filled_axis(size: int, stride: int, before: int, after: int) -> tuple[int, int, int]:
+    """The size and padding of one axis with zero taps."""
+    zeros = -size % stride
+    ends = [(before + n, after + zeros - n) for n in range(zeros + 1)]
+    return (size + zeros, *max(ends, key=lambda end: sum(p // stride for p in end)))
+
+
+def _is_less_work(given: Window, window: Window, sizes: Sequence[Dim], most: Fraction | int) -> bool:
+    """Whether few of the products are of positions that are then cropped, or of taps of zeros; dynamic sizes as far as
+    they are estimated.
+    """
+    if given.shape == window.strides:
         return True
     known = [n for n in map(estimated_size, sizes) if n > 0]
     if len(known) < window.rank:
         return False
-    taps = [size // stride for size, stride in zip(window.shape, window.strides, strict=True)]
-    return Fraction(math.prod(n + m - 1 for n, m in zip(known, taps, strict=True)), math.prod(known)) <= MOST_WORK
+    dense, _ = _dense(window)
+    computed = [n + a + b - m + 1 for n, m, a, b in zip(known, dense.shape, dense.before, dense.after, strict=True)]
+    products = math.prod(computed) * math.prod(window.shape)
+    return products <= most * math.prod(known) * math.prod(given.shape)
 
 
 def _dense(window: Window) -> tuple[Window, list[int]]:
@@ -134,17 +175,31 @@ def _dense(window: Window) -> tuple[Window, list[int]]:
     return Window.of(taps, ones, ones, padding), [p % stride for p in amounts]
 
 
-def _by_phase(b: Builder, node: Node, window: Window) -> Value:
-    """The kernel [s^2 * output, input, taps..]: phase after phase, the last tap first."""
+def _by_phase(b: Builder, node: Node, given: Window, window: Window) -> Value:
+    """The kernel [s^2 * output, input, taps..]: phase after phase, the last tap first.
+
+    `window`: the one `given`, with zero taps.
+    """
     attributes, rank, stride = attributes_of(node), window.rank, window.strides[0]
     into, out = attributes["kernel_input_feature_dimension"], attributes["kernel_output_feature_dimension"]
-    kernel = transposed(b, node.operand(1), (into, out, *attributes["kernel_spatial_dimensions"]))
+    spatial = attributes["kernel_spatial_dimensions"]
+    kernel = transposed(b, _with_zeros(node.operand(1), spatial, given, window), (into, out, *spatial))
     taps, (inputs, outputs) = [size // stride for size in window.shape], kernel.shape[:2]
     split = reshape(b, kernel, (inputs, outputs, *(n for m in taps for n in (m, stride))))
     places = [2 + 2 * i for i in range(rank)]
     turned = b(ops.Reverse, split, dimensions=tuple(places))
     ordered = transposed(b, turned, (*(p + 1 for p in places), 1, 0, *places))
     return reshape(b, ordered, (stride**rank * outputs, inputs, *taps))
+
+
+def _with_zeros(kernel: Value, axes: Sequence[int], given: Window, window: Window) -> Value:
+    """The constant `kernel` of the window `given`, with the zero taps of `window`."""
+    before = [p - q for p, q in zip(window.before, given.before, strict=True)]
+    after = [p - q for p, q in zip(window.after, given.after, strict=True)]
+    for axis, *zeros in zip(axes, before, after, strict=True):
+        if any(zeros) and kernel.data is not None:
+            kernel = constant(PaddedData(kernel.data, axis, before=zeros[0], after=zeros[1]), kernel.dtype)
+    return kernel
 
 
 def _cropped(b: Builder, x: Value, axes: Sequence[int], amounts: Sequence[int]) -> Value:

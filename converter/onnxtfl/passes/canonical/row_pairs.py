@@ -56,6 +56,8 @@ their cube root, on machines with and without AVX-512.
 """
 SMALL_IMAGES = (400_000, 200_000)
 """The elements of operand and result up to which their number does not matter, of rows and of their columns."""
+LEAST_PRODUCTS = (1 << 20, 1 << 18)
+"""The fewest products of a sample that are worth more ops, of rows and of their columns: the former take 20 us."""
 MOST_GROWTH = Fraction(1, 50)
 """The most by which the constants of a graph grow, if that is more than `SMALL_GROWTH`."""
 SMALL_GROWTH = 1 << 16
@@ -149,9 +151,12 @@ def _pairs(node: Node, depth: int = 0) -> Pairs | None:
 
 
 def _saves_time(node: Node, elements: int, depth: int) -> bool:
-    """Whether there are enough features for samples of so many elements."""
+    """Whether there are enough products, and enough features for samples of so many elements."""
     kernel, attributes = node.operand(1), attributes_of(node)
     read, made = (kernel.shape[attributes[f"kernel_{side}_feature_dimension"]] for side in ("input", "output"))
+    positions = math.prod(spatial_sizes(attributes, "output", node.result.shape))
+    if positions * math.prod(kernel.shape) < LEAST_PRODUCTS[depth]:
+        return False
     least = LEAST_FEATURES[depth] * max(1.0, elements / SMALL_IMAGES[depth]) ** (1 / 3)
     return bool(read * made >= least * (read + made))
 

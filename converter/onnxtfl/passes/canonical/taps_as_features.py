@@ -25,6 +25,7 @@ input, taps, features         whole  one axis  both axes
 from __future__ import annotations
 
 import functools
+import math
 
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
@@ -42,6 +43,8 @@ TAPS_AS_FEATURES = Patterns()
 
 FEATURES = 16
 """The features of a block."""
+LEAST_PRODUCTS = 1 << 18
+"""The fewest products of a sample that are worth more ops: they take 10 us."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,16 @@ class Shift:
     start: int
 
 
-@TAPS_AS_FEATURES.on(ops.Conv)
+@TAPS_AS_FEATURES.on(ops.Conv, local=True)
 def taps_as_features(b: Builder, node: Node) -> Value | None:
     """Compute each tap along an axis as features of its own, and add them up, where blocks of these are no more."""
     attributes, window = attributes_of(node), plain_window(node)
     if window is None or attributes["feature_group_count"] != 1:
         return None
-    features = node.operand(1).shape[attributes["kernel_output_feature_dimension"]]
+    kernel, positions = node.operand(1).shape, spatial_sizes(attributes, "output", node.result.shape)
+    if math.prod(kernel) * math.prod(positions) < LEAST_PRODUCTS:
+        return None
+    features = kernel[attributes["kernel_output_feature_dimension"]]
     axes = [a for a, n in enumerate(window.shape) if n > 1 and _blocks(features) * n >= _blocks(features * n)]
     sums = (_sum_of_taps(b, node, window, axis) for axis in reversed(axes) if window.strides[axis] == 1)
     return next((total for total in sums if total is not None), None)

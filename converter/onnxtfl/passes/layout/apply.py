@@ -74,7 +74,8 @@ class _Rewriter:
         for i, (value, order) in enumerate(zip(node.operands, configuration.operands, strict=True)):
             if value is not None and order is not None:
                 node.set_operand(i, self._read(value, order, node))
-        self._permute_vectors(node, change)
+        if change.vectors or change.axes:
+            self._permute_vectors(node, change)
         node.attributes.update(change.attributes)
         node.add_history(made_by="layout")
         for value, order in zip(node.results, configuration.results, strict=True):

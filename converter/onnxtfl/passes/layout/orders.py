@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import marshal
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +18,10 @@ from onnxtfl.ir.op import Elementwise, Permutation, Permuted
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import will_accept
-from onnxtfl.targets import FEW, Target
+from onnxtfl.rewriting.structure import structure_of
+from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import alternatives, has_alternatives, has_preference, preferred
 from onnxtfl.targets.target import is_within
 
@@ -65,8 +65,10 @@ class Configuration:
 
 def _complete(values: Sequence[Value | None], orders: Sequence[Order | None]) -> tuple[Order | None, ...]:
     """Return `orders` completed by natural orders."""
+    if not orders:
+        return tuple([None if v is None else natural(v) for v in values])
     given = itertools.zip_longest(values, orders[: len(values)])
-    return tuple(None if v is None else natural(v) if order is None else order for v, order in given)
+    return tuple([None if v is None else natural(v) if order is None else order for v, order in given])
 
 
 @dataclass
@@ -108,7 +110,7 @@ def find_orders(graph: Graph, target: Target, boundary: Boundary) -> Orders:
 class _Search:
     """`fixed`: nodes that their target's kernels accept in one configuration only.
 
-    A deep network has few different nodes: what follows from `_structure_of` a node is found once.
+    A deep network has few different nodes: what follows from `structure_of` a node is found once.
     """
 
     def __init__(self, target: Target) -> None:
@@ -192,7 +194,7 @@ class _Search:
 
         A question to the target in a configuration may depend on small constants.
         """
-        key = _structure_of(node, with_elements=asked is not None)
+        key = structure_of(node, with_elements=asked is not None)
         if key is None:
             return answer()
         place = (what, key, asked and (asked.operands, asked.results))
@@ -212,7 +214,7 @@ class _Search:
     def _has(self, node: Node, index: int, order: Order) -> bool:
         """Whether a node whose values share their axes has a configuration with this order: it is the only one."""
         known = self.found.configurations.get(node, ()) if node.op.shared_axes is not None else ()
-        return any(order == (c.results[0] if index < 0 else c.operands[index]) for c in known)
+        return order in [c.results[0] if index < 0 else c.operands[index] for c in known]
 
     def _possible(self, node: Node, index: int, order: Order) -> list[Configuration]:
         """Return the configurations of `node` in which operand `index` (-1: the result) has `order`.
@@ -268,36 +270,6 @@ def _order_at(node: Node, change: Permuted, index: int) -> Order:
     order = orders[max(index, 0)] if index < len(orders) else None
     value = values[max(index, 0)]
     return natural(value) if order is None and value is not None else order or ()
-
-
-def _structure_of(node: Node, with_elements: bool) -> Hashable:
-    """The op, attributes and types of `node`, which operands are constant, and the elements of axes and sizes or, with
-    `with_elements`, of all small constants.
-
-    None for attributes that are not plain, for regions, and for operands whose elements are known otherwise or may
-    matter.
-    """
-    try:
-        attributes = marshal.dumps(node.attributes, 2)
-    except ValueError:
-        return None
-    operands: list[Hashable] = []
-    for value in node.operands:
-        elements = None
-        if value is not None and (value.known is not None or (with_elements and value.data is not None)):
-            elements = _elements_of(value)
-            if elements is None:
-                return None
-        operands.append(value and (value.type, value.data is None, elements))
-    return node.op, attributes, tuple(operands), tuple([r.type for r in node.results])
-
-
-def _elements_of(value: Value) -> bytes | None:
-    """The elements of a small constant; empty for weights, of which rules read the type only; None for others."""
-    data = value.data
-    if data is not None and data.size <= FEW and data.dtype is not DType.STRING:
-        return data.numpy().tobytes()
-    return b"" if data is not None and data.dtype.is_float and not value.is_quantized else None
 
 
 def can_be_permuted(type_: TensorType) -> bool:
@@ -356,6 +328,7 @@ def expand_constants(node: Node) -> None:
             node.set_operand(i, reshaped_constant(value, (1,) * (rank - len(shape)) + shape))
 
 
+@functools.cache
 def transposition(have: Order, want: Order) -> Permutation:
     """Return the permutation from memory order `have` to `want`."""
     place = inverse(have)

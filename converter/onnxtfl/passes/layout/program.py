@@ -222,7 +222,7 @@ class _Chooser:
                 readers.setdefault(order, []).append(amount)
         base = natural(value)
         for order, amounts in readers.items():
-            needs = [_sum([given.get(order, {})], -1.0, onto=amount) for amount in amounts]
+            needs = [_sum([given[order]], -1.0, onto=amount) if order in given else amount for amount in amounts]
             needs = [n for n in needs if n.keys() - {ALWAYS} and _most(n) > 0]
             have = base if order != base else next((k for k in given if k != order), base)
             if not needs or have == order:
@@ -230,7 +230,7 @@ class _Chooser:
             price = self.target.transpose_cost(value.tensor_type.permuted(have), transposition(have, order))
             paid = self.program.column(price * SURELY + NODE, False)
             for need in needs:
-                self.program.at_least(0, _sum([need], -1.0, onto={paid: 1.0}))
+                self.program.at_least(0, {paid: 1.0, **{column: -factor for column, factor in need.items()}})
 
     def _given(self, value: Value) -> dict[Order, Amount]:
         """Return the amount in which the producer writes each order."""

@@ -15,6 +15,7 @@ from onnxtfl.passes.recognize.convolution_parts import CONVOLUTION_PARTS
 from onnxtfl.passes.recognize.convolutions import CONVOLUTIONS
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from onnxtfl.passes.recognize.exact_quotients import EXACT_QUOTIENTS
+from onnxtfl.passes.recognize.features_of_taps import FEATURES_OF_TAPS
 from onnxtfl.passes.recognize.joined_slices import join_slices
 from onnxtfl.passes.recognize.loops import LOOPS
 from onnxtfl.passes.recognize.mirrored_ends import MIRRORED_ENDS
@@ -32,7 +33,7 @@ from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_FORMS = Patterns.of(DELEGATE_FORMS, REPEATED_ELEMENTS, MIRRORED_ENDS)
+_FORMS = Patterns.of(DELEGATE_FORMS, FEATURES_OF_TAPS, REPEATED_ELEMENTS, MIRRORED_ENDS)
 _PATTERNS = Patterns.of(
     _FORMS,
     CONVOLUTION_PARTS,

@@ -56,16 +56,16 @@ class Part:
         x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
         if not (x.tensor_type.is_static and value.tensor_type.is_static and kernel.tensor_type.is_static):
             return None
-        before = _starts(pad, attributes["output_spatial_dimensions"])
+        before = zeros_before(pad, attributes["output_spatial_dimensions"])
         if attributes["feature_group_count"] != 1 or before is None or (pad is not None and not _has_no_bias(node)):
             return None
-        source, read = _read(x)
+        source, read = part_of(x)
         counts = spatial_sizes(attributes, "output", node.result.shape)
         written = tuple(range(start, start + count) for start, count in zip(before, counts, strict=True))
         return cls(node, source, read, written, _taps(node, read, before))
 
 
-def _starts(pad: Node | None, axes: Sequence[int]) -> Sequence[int] | None:
+def zeros_before(pad: Node | None, axes: Sequence[int]) -> Sequence[int] | None:
     """The zeros that a Pad adds before each of these axes; None if it adds other elements."""
     if pad is None:
         return [0] * len(axes)
@@ -78,7 +78,7 @@ def _has_no_bias(node: Node) -> bool:
     return node.optional(2) is None or splat_value(node.operand(2)) == 0
 
 
-def _read(value: Value) -> tuple[Value, Ranges]:
+def part_of(value: Value) -> tuple[Value, Ranges]:
     """The value of which `value` is a part, and the positions along each axis."""
     read = tuple(map(range, value.shape))
     while (found := _sliced(value)) is not None:

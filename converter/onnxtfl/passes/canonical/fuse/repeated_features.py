@@ -33,7 +33,9 @@ _LEAST = 8
 def repeated_features(b: Builder, node: Node) -> Value | None:
     """Add the product with the features that repeat to that with the others."""
     joined = made_by(node.operand(0), ops.Concatenate)
-    if joined is None or not single_use(joined.result, b.graph) or not node.operand(1).is_constant:
+    if joined is None or not any(map(repeated, joined.operands)):
+        return None
+    if not single_use(joined.result, b.graph) or not node.operand(1).is_constant:
         return None
     axes = _feature_axes(node)
     if axes is None:
