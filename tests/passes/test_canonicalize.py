@@ -260,3 +260,50 @@ def test_whole_numbers_need_no_conversion_to_an_integer_type_and_back(most: int,
       %y = Convert(%i) {{dtype = !float32}}
     }}"""
     assert op_counts(transformed(text, simplify))["Convert"] == left
+
+
+@pytest.mark.parametrize(
+    ("reversed_", "size", "left"),
+    [
+        ("Reverse(%c) {dimensions = [1]}", 1, {"Concatenate"}),
+        ("Slice(%c, %starts, %limits, %strides)", 1, {"Concatenate"}),
+        ("Reverse(%c) {dimensions = [0]}", 1, {"Concatenate", "Reverse"}),
+        ("Reverse(%c) {dimensions = [1]}", 2, {"Concatenate", "Reverse"}),
+    ],
+)
+def test_single_positions_are_joined_in_reverse(reversed_: str, size: int, left: set[str]) -> None:
+    graph = transformed(
+        f"graph main(%x: tensor<2x{size}xfloat32>, %z: tensor<2x{size}xfloat32>) -> (%y) {{\n"
+        " %starts = constant tensor<2xint64> [0, -1]\n %limits = constant tensor<2xint64> [2, -9]\n"
+        " %strides = constant tensor<2xint64> [1, -1]\n"
+        f" %c = Concatenate(%x, %z) {{axis = 1}}\n %y = {reversed_}\n}}",
+        CANONICAL.apply,
+    )
+    assert set(op_counts(graph)) == left
+
+
+@pytest.mark.parametrize("start", [0, 3, -1])
+@pytest.mark.parametrize("size", [1, 2])
+def test_one_position_of_what_is_reversed(start: int, size: int) -> None:
+    limit = start + size if start >= 0 else 9
+    graph = transformed(
+        "graph main(%x: tensor<[n]x5xfloat32>) -> (%y) {\n"
+        f" %starts = constant tensor<2xint64> [0, {start}]\n %limits = constant tensor<2xint64> [9, {limit}]\n"
+        " %ones = constant tensor<2xint64> [1, 1]\n"
+        " %r = Reverse(%x) {dimensions = [1]}\n %y = Slice(%r, %starts, %limits, %ones)\n}",
+        CANONICAL.apply,
+    )
+    is_one = size == 1 or start == -1
+    assert op_counts(graph) == ({"Slice": 1} if is_one else {"Slice": 1, "Reverse": 1})
+
+
+def test_parts_behind_a_transpose_are_joined_in_reverse() -> None:
+    graph = transformed(
+        "graph main(%x: tensor<1x4x3xfloat32>, %z: tensor<1x4x3xfloat32>) -> (%y) {\n"
+        " %starts = constant tensor<3xint64> [0, -1, 0]\n %limits = constant tensor<3xint64> [9, -9, 9]\n"
+        " %strides = constant tensor<3xint64> [1, -1, 1]\n"
+        " %c = Concatenate(%x, %z) {axis = 0}\n %t = Transpose(%c) {permutation = [1, 0, 2]}\n"
+        " %y = Slice(%t, %starts, %limits, %strides)\n}",
+        CANONICAL.apply,
+    )
+    assert op_counts(graph) == {"Concatenate": 1, "Transpose": 1}

@@ -33,7 +33,7 @@ from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantization import Quantization, dequantize, limits
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape, reshaped_constant
-from onnxtfl.ir.shapes import known_dims, static_ints
+from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
 from onnxtfl.ir.types import DType, TensorType, compatible
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -157,6 +157,47 @@ def _fits(node: Node) -> bool:
     return known.integral and least <= known.low and known.high <= most
 
 
+@MOVES.on(ops.Reverse, ops.Slice, quantized=True)
+def reversed_parts(b: Builder, node: Node) -> Value | None:
+    """Concatenate single positions in the reverse order, in place of reversing them, as in unrolled layers::
+
+    Reverse(Concatenate(%a, %b, %c))    ->    Concatenate(%c, %b, %a)
+    """
+    joined = made_by(node.operand(0), ops.Concatenate, quantized=True)
+    if joined is None or not single_use(joined.result, b.graph) or node.result.type != joined.result.type:
+        return None
+    axis, parts = normalize_axis(joined.attr("axis"), joined.result.rank), [v for v in joined.operands if v is not None]
+    if _reversed_axes(node) != [axis] or any(v.shape[axis] != 1 for v in parts):
+        return None
+    return b.remade(joined, *reversed(parts))[0]
+
+
+@MOVES.on(ops.Slice, quantized=True)
+def position_before_reversal(b: Builder, node: Node) -> Value | None:
+    """Read one position of what is reversed from the other end: Slice(Reverse(%x)) of row 0 is that of the last row."""
+    turned = made_by(node.operand(0), ops.Reverse, ops.Slice, quantized=True)
+    bounds = [static_ints(v) for v in node.operands[1:]]
+    if turned is None or turned.result.type != turned.operand(0).type or None in bounds:
+        return None
+    axes, (starts, limits, strides) = _reversed_axes(turned), (list(v) for v in bounds if v is not None)
+    if not axes or any(node.result.shape[axis] != 1 or not isinstance(turned.result.shape[axis], int) for axis in axes):
+        return None
+    for axis in axes:
+        size = turned.result.size(axis)
+        place = size - 1 - (starts[axis] + size if starts[axis] < 0 else starts[axis])
+        starts[axis], limits[axis], strides[axis] = place, place + 1, 1
+    numbers = [np.asarray(v, node.operand(1).dtype.numpy) for v in (starts, limits, strides)]
+    return b.remade(node, turned.operand(0), *numbers)[0]
+
+
+def _reversed_axes(node: Node) -> list[int] | None:
+    """The axes along which a Reverse, or a Slice of all positions, goes backwards; None if that is not known."""
+    if node.op is ops.Reverse:
+        return list(node.attr("dimensions"))
+    strides = static_ints(node.operand(3))
+    return None if strides is None or {*strides} - {1, -1} else [a for a, n in enumerate(strides) if n == -1]
+
+
 CANONICAL = Patterns.of(MOVES)
 
 
@@ -164,6 +205,18 @@ CANONICAL = Patterns.of(MOVES)
 def reverse(b: Builder, node: Node) -> Value | None:
     """Remove a reversal along an empty list of axes."""
     return None if node.attr("dimensions") else node.operand(0)
+
+
+@CANONICAL.on(ops.Reverse, ops.Slice, quantized=True)
+def reversal_before_transpose(b: Builder, node: Node) -> Value | None:
+    """Reverse(Transpose(%x))    ->    Transpose(Reverse(%x)), which is known to be made of parts, for example."""
+    moved, axes = made_by(node.operand(0), ops.Transpose, quantized=True), _reversed_axes(node)
+    if moved is None or not axes or node.result.type != moved.result.type or not single_use(moved.result, b.graph):
+        return None
+    order = moved.attr("permutation")
+    turned = b(ops.Reverse, moved.operand(0), dimensions=tuple(order[axis] for axis in axes))
+    turned.type = moved.operand(0).type
+    return b.remade(moved, turned)[0]
 
 
 @CANONICAL.on(ops.BitcastConvert)
