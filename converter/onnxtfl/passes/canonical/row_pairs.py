@@ -38,8 +38,9 @@ import numpy as np
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import PartData
 from onnxtfl.ir.dims import is_static
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, sample_sizes, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.slicing import slice_axes
@@ -178,6 +179,8 @@ def _tap(b: Builder, pairs: Pairs, tap: int) -> Value:
     """One of the three taps of the kernel along the axis."""
     kernel = pairs.node.operand(1)
     axis = pairs.node.attr("kernel_spatial_dimensions")[pairs.axis]
+    if kernel.data is not None:
+        return constant(PartData(kernel.data, tap, tap + 1, axis))
     return slice_axes(b, kernel, {axis: slice(tap, tap + 1)})
 
 
