@@ -45,7 +45,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import channels_first_attributes, channels_last_attributes, window_attributes
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import dim_vector, reshape, transpose_and_merge, transposed
+from onnxtfl.ir.reshape import dim_vector, reshape, split_and_transpose, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
@@ -371,10 +371,10 @@ def _conv_along_depth(b: Builder, node: Node) -> Value:
     kernel = transpose_and_merge(b, node.operand(1), [*features, [tap], inside])
     numbers = channels_first_attributes(window.along([0, 1]), attributes["feature_group_count"])
     result = b(ops.Conv, images, kernel, node.optional(2), **numbers)
-    spatial = attributes["output_spatial_dimensions"]
-    order = (attributes["output_batch_dimension"], attributes["output_feature_dimension"], *spatial)
-    apart = reshape(b, result, [node.result.shape[axis] for axis in order], result, node.operand(0))
-    return transposed(b, apart, inverse(order))
+    made = [attributes["output_batch_dimension"]], [attributes["output_feature_dimension"]]
+    return split_and_transpose(
+        b, result, [*made, attributes["output_spatial_dimensions"]], node.result.shape, node.operand(0)
+    )
 
 
 def _is_over_planes(node: Node) -> bool:

@@ -44,10 +44,9 @@ from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import Op, attributes_of
 from onnxtfl.ir.ops.convolution import channels_first_attributes
-from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, transpose_and_merge, transposed
+from onnxtfl.ir.reshape import reshape, split_and_transpose, transpose_and_merge
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.ir.window_padding import PaddedWindow, pad_axes
@@ -324,9 +323,7 @@ def _pool_over_images(b: Builder, node: Node) -> Value:
         groups, wide = ((*images, *after), (1,), dims[:1], dims[1:]), window
     merged = transpose_and_merge(b, x, groups)
     result = b(node.op, merged, **{**node.attributes, **ops.pool_attributes(wide, (2, 3))})
-    order = [axis for group in groups for axis in group]
-    apart = reshape(b, result, [node.result.shape[axis] for axis in order], result, x)
-    return transposed(b, apart, inverse(order))
+    return split_and_transpose(b, result, groups, node.result.shape, x)
 
 
 @decompose(ops.MaxPool, "onnx", when=lambda node: _is_padded(node) and not _has_indices(node), benefit=2)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from onnxtfl.build.rows import Spelled, row
+from onnxtfl.build.runs import MOST_JOINED
 from onnxtfl.build.sizes import merge_whole
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -15,9 +16,6 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape, transpose_and_merge, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.rewriting.registry import decompose, lift_tfl, upgrade
-
-_AT_ONCE = 5
-"""The operands that XNNPACK concatenates at a time."""
 
 row(ops.Concatenate, onnx="Concat", since=(4, 11, 13), attributes="axis", axes=("axis",))
 row(ops.Concatenate, tfl="CONCATENATION", attributes="axis", lifts=False)
@@ -65,7 +63,7 @@ def _concatenate_halves(b: Builder, node: Node) -> Value | None:
     return b(ops.Concatenate, *parts, **node.attributes)
 
 
-@decompose(ops.Concatenate, "xnnpack", when=lambda node: len(node.operands) > _AT_ONCE)
+@decompose(ops.Concatenate, "xnnpack", when=lambda node: len(node.operands) > MOST_JOINED)
 def _concatenate_groups(b: Builder, node: Node) -> Value:
     """Concatenate groups of operands first, since XNNPACK takes few at a time: one group of the smallest neighbors, if
     that is enough, else as many as there are operands in each, of many operands in groups of groups.
@@ -75,14 +73,14 @@ def _concatenate_groups(b: Builder, node: Node) -> Value:
 
 def _in_groups(b: Builder, node: Node, parts: Sequence[Value | None]) -> Value:
     """The concatenation of some operands of `node`."""
-    extra = len(parts) - _AT_ONCE
+    extra = len(parts) - MOST_JOINED
     if extra <= 0:
         return b(ops.Concatenate, *parts, **node.attributes)
-    if extra < _AT_ONCE:
-        first = min(range(_AT_ONCE), key=lambda i: sum(map(_elements, parts[i : i + extra + 1])))
+    if extra < MOST_JOINED:
+        first = min(range(MOST_JOINED), key=lambda i: sum(map(_elements, parts[i : i + extra + 1])))
         joined = b(ops.Concatenate, *parts[first : first + extra + 1], **node.attributes)
         return b(ops.Concatenate, *parts[:first], joined, *parts[first + extra + 1 :], **node.attributes)
-    count = max(math.isqrt(len(parts) - 1) + 1, -(-len(parts) // _AT_ONCE))
+    count = max(math.isqrt(len(parts) - 1) + 1, -(-len(parts) // MOST_JOINED))
     groups = [parts[i : i + count] for i in range(0, len(parts), count)]
     joined_groups = [_in_groups(b, node, group) if len(group) > 1 else group[0] for group in groups]
     return b(ops.Concatenate, *joined_groups, **node.attributes)

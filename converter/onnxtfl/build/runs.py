@@ -14,7 +14,7 @@ from onnxtfl.ir.reshape import reshape
 
 MOST_RUNS = 8
 """The most runs that replace one op."""
-_MOST_JOINED = 5
+MOST_JOINED = 5
 """The most tensors that XNNPACK concatenates at once."""
 _MOST_AXES = 4
 """The rank up to which axes are not merged for a slice."""
@@ -43,6 +43,6 @@ def joined_runs(b: Builder, x: Value, axis: int, places: Sequence[int]) -> Value
 def joined(b: Builder, parts: Sequence[Value], axis: int) -> Value:
     """`parts` one after the other along `axis`."""
     while len(parts) > 1:
-        groups = [parts[i : i + _MOST_JOINED] for i in range(0, len(parts), _MOST_JOINED)]
+        groups = [parts[i : i + MOST_JOINED] for i in range(0, len(parts), MOST_JOINED)]
         parts = [b(ops.Concatenate, *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
     return parts[0]

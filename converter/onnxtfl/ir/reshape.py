@@ -41,6 +41,7 @@ from onnxtfl.ir.ops.gathering import Gather
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.ops.transpose import Transpose
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.shapes import broadcast_shapes, known_dims, normalize_axes, possible_rank, static_ints
 from onnxtfl.ir.types import DType, TensorType
 
@@ -150,6 +151,14 @@ def transpose_and_merge(b: Builder, x: Value, groups: Sequence[Sequence[int]]) -
     """Transpose `x` to the order of `groups` and merge each group to one axis (an empty one: a unit axis)."""
     ordered = transposed(b, x, [axis for group in groups for axis in group])
     return reshape(b, ordered, [product(x.shape[axis] for axis in group) for group in groups])
+
+
+def split_and_transpose(
+    b: Builder, x: Value, groups: Sequence[Sequence[int]], shape: Sequence[Dim], *sources: Value
+) -> Value:
+    """Undo :func:`transpose_and_merge`: the tensor of sizes `shape` of which each group of axes is one axis of `x`."""
+    order = [axis for group in groups for axis in group]
+    return transposed(b, reshape(b, x, [shape[axis] for axis in order], x, *sources), inverse(order))
 
 
 def broadcast(b: Builder, x: Value, dims: Sequence[Dim], *sources: Value) -> Value:

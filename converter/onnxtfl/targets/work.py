@@ -30,7 +30,8 @@ from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import CostRow, Costs
 
 Amounts = Mapping[str, float]
-_TILE = 16
+TILE = 16
+"""The features of the result that kernels of convolutions compute at once, in XNNPACK."""
 _AXES = ("axis", "axes", "dim", "perm")
 """Options and operands that list the axes along which an op works, of both formats."""
 
@@ -99,7 +100,7 @@ def _products(op: BoundOp) -> Amounts:
     features = _product(result[-1:])
     macs = _size(values[2]) * _product(kernel[-op.matrix_rank :]) / features
     lines = _product(result[-2:-1]) if op.matrix_rank else _size(values[2]) / features
-    tiles, wide = (macs * -(-features // tile) * tile / features for tile in (_TILE, 2 * _TILE))
+    tiles, wide = (macs * -(-features // tile) * tile / features for tile in (TILE, 2 * TILE))
     return {"macs": macs, "tiles": tiles, "wide": wide, "lines": lines, "taps": _product(kernel[1:-1])}
 
 

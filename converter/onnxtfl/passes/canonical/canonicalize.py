@@ -183,8 +183,8 @@ def position_before_reversal(b: Builder, node: Node) -> Value | None:
     if not axes or any(node.result.shape[axis] != 1 or not isinstance(turned.result.shape[axis], int) for axis in axes):
         return None
     for axis in axes:
-        size = turned.result.size(axis)
-        place = size - 1 - (starts[axis] + size if starts[axis] < 0 else starts[axis])
+        places = range(turned.result.size(axis))[::-1]
+        (place,) = places[starts[axis] : limits[axis] : strides[axis]]
         starts[axis], limits[axis], strides[axis] = place, place + 1, 1
     numbers = [np.asarray(v, node.operand(1).dtype.numpy) for v in (starts, limits, strides)]
     return b.remade(node, turned.operand(0), *numbers)[0]

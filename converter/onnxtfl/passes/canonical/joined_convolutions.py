@@ -28,9 +28,8 @@ from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Pays
+from onnxtfl.targets.work import TILE
 
-FEATURES = 16
-"""The features of a small block."""
 SLICED = Fraction(5, 4)
 """The time of a slice of one feature, in that of half a small block's multiplications of one element."""
 
@@ -67,8 +66,8 @@ def _features(node: Node) -> int:
 
 def _blocks(features: int) -> tuple[int, int]:
     """The time of the blocks of so many features, for 1 x 1 taps and for more: 2 for 16 features, 3 for 32."""
-    small, large = -(-features // FEATURES), -(-features // (2 * FEATURES))
-    has_small = features < 2 * FEATURES
+    small, large = -(-features // TILE), -(-features // (2 * TILE))
+    has_small = features < 2 * TILE
     return 2 * small if has_small or small < 2 * large else 3 * large, 2 * small if has_small else 3 * large
 
 

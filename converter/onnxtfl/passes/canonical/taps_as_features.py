@@ -38,11 +38,10 @@ from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.window_padding import pad_axes
 from onnxtfl.passes.canonical.parted_convolutions import plain_window
 from onnxtfl.rewriting.patterns import Patterns
+from onnxtfl.targets.work import TILE
 
 TAPS_AS_FEATURES = Patterns()
 
-FEATURES = 16
-"""The features of a block."""
 LEAST_PRODUCTS = 1 << 18
 """The fewest products of a sample that are worth more ops: they take 10 us."""
 
@@ -79,7 +78,7 @@ def taps_as_features(b: Builder, node: Node) -> Value | None:
 
 def _has_fewer_blocks(features: int, window: Window, axis: int) -> bool:
     taps = window.shape[axis]
-    before, after = (-(-n // FEATURES) for n in (features, features * taps))
+    before, after = (-(-n // TILE) for n in (features, features * taps))
     return taps > 1 and (after < before * taps or (after == before * taps == math.prod(window.shape) * before))
 
 

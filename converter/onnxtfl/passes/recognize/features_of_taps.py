@@ -127,7 +127,7 @@ def _window(node: Node, terms: Sequence[Term]) -> Window | None:
 
 
 def _reads_all(term: Term, sizes: Sequence[int], counts: Sequence[int]) -> bool:
-    """Whether a term is each element that its tap reads: zeros are only where there are no elements."""
+    """Whether a term has all elements that its tap reads, and zeros only at positions that read padding."""
     for read, before, size, count in zip(term.read, term.before, sizes, counts, strict=True):
         shift = read.start - before
         first, last = max(0, -shift), min(count, size - shift)
