@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 import onnxtfl
-from onnxtfl.passes.canonical.row_pairs import SMALL_GROWTH
+from onnxtfl.passes.canonical.growth import SMALL_GROWTH
 from tests.harness.workers import Worker
 from tests.models import corpus
 from tests.models.corpus import FLOAT_MODELS, PURE_CNNS, REAL_MODELS, RECURRENT, Job, Report

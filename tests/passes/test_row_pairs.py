@@ -11,7 +11,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.canonical import row_pairs
+from onnxtfl.passes.canonical import growth, row_pairs
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from tests.passes.helpers import op_counts
 
@@ -112,7 +112,7 @@ def test_constants_grow_for_the_largest_images_first() -> None:
         kernel = random.standard_normal((64, 64, 3, 3)).astype(np.float32)
         graph.outputs.append(b(ops.Conv, x, kernel, **{**spatial, **window}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pairs, "SMALL_GROWTH", 64 * 64 * 3)
+        patch.setattr(growth, "SMALL_GROWTH", 64 * 64 * 3)
         assert compute_pairs_of_rows(graph)
     small, large = (output.producer for output in graph.outputs)
     assert small is not None and small.op is ops.Conv

@@ -48,6 +48,7 @@ from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
+from onnxtfl.passes.canonical.growth import Growth
 
 LEAST_FEATURES = (16, 24)
 """The fewest features (the product of those of operand and result, over their sum), of rows and of their columns.
@@ -59,10 +60,6 @@ SMALL_IMAGES = (400_000, 200_000)
 """The elements of operand and result up to which their number does not matter, of rows and of their columns."""
 LEAST_PRODUCTS = (1 << 20, 1 << 18)
 """The fewest products of a sample that are worth more ops, of rows and of their columns: the former take 20 us."""
-MOST_GROWTH = Fraction(1, 50)
-"""The most by which the constants of a graph grow, if that is more than `SMALL_GROWTH`."""
-SMALL_GROWTH = 1 << 16
-"""So many elements, 256 KiB, any graph may grow by: models of this size are a small part of what an app stores."""
 TAPS = 3
 
 
@@ -94,23 +91,21 @@ class Pairs:
         return math.prod(spatial_sizes(attributes_of(self.node), "output", self.node.result.shape))
 
 
-def compute_pairs_of_rows(graph: Graph) -> bool:
+def compute_pairs_of_rows(graph: Graph, growth: Growth | None = None) -> bool:
     """Rewrite the convolutions with most products for each element of the kernel, as far as these may grow.
 
     Their own products are convolutions over three columns, which are computed in pairs in turn.
     """
     kernels = [node for node in graph.nodes if node.op is ops.Conv and node.operand(1).is_constant]
     found = [pairs for node in kernels if (pairs := _pairs(node)) is not None]
-    budget = _budget(graph) if found else Fraction(0)
+    growth = growth or Growth()
     work = [(-pairs.positions, place, pairs) for place, pairs in enumerate(found)]
     heapq.heapify(work)
     changed, places = False, itertools.count(len(work))
     while work:
         *_, pairs = heapq.heappop(work)
-        growth = Fraction(pairs.kernel_size, TAPS)
-        if growth > budget:
+        if not growth.take(graph, Fraction(pairs.kernel_size, TAPS)):
             continue
-        budget -= growth
         b = Builder(graph, pairs.node, maker="pairs of rows")
         graph.replace(pairs.node, [_rewritten(b, pairs)])
         for node in b.created if pairs.depth == 0 else ():
@@ -118,13 +113,6 @@ def compute_pairs_of_rows(graph: Graph) -> bool:
                 heapq.heappush(work, (-inner.positions, next(places), inner))
         changed = True
     return changed
-
-
-def _budget(graph: Graph) -> Fraction:
-    """How many elements all constants may grow by."""
-    constants = {v for node in graph.nodes for v in node.operands if v is not None}
-    size = sum(v.data.size for v in constants if v.data is not None)
-    return max(size * MOST_GROWTH, Fraction(SMALL_GROWTH))
 
 
 def _pairs(node: Node, depth: int = 0) -> Pairs | None:
