@@ -80,11 +80,11 @@ def test_other_kernels_stay(change: str) -> None:
 
 
 def test_constants_grow_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth, "SMALL_GROWTH", 32 * 4 * 6)
+    monkeypatch.setattr(growth, "SMALL_GROWTH", 4 * 32 * 4 * 6)
     shared, graphs = Growth(), [convolution(8, 4, 4) for _ in range(2)]
     assert [merge_groups(graph, shared) for graph in graphs] == [True, True]
     assert not shared.take(graphs[0], 1)
-    monkeypatch.setattr(growth, "SMALL_GROWTH", 32 * 4 * 6 - 1)
+    monkeypatch.setattr(growth, "SMALL_GROWTH", 4 * 32 * 4 * 6 - 1)
     assert not merge_groups(convolution(8, 4, 4))
 
 

@@ -112,7 +112,7 @@ def test_constants_grow_for_the_largest_images_first() -> None:
         kernel = random.standard_normal((64, 64, 3, 3)).astype(np.float32)
         graph.outputs.append(b(ops.Conv, x, kernel, **{**spatial, **window}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(growth, "SMALL_GROWTH", 64 * 64 * 3)
+        patch.setattr(growth, "SMALL_GROWTH", 4 * 64 * 64 * 3)
         assert compute_pairs_of_rows(graph)
     small, large = (output.producer for output in graph.outputs)
     assert small is not None and small.op is ops.Conv

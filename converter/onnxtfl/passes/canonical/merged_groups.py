@@ -26,8 +26,6 @@ Products with zeros are exact for finite elements.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from onnxtfl.ir import ops
@@ -38,7 +36,7 @@ from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Graph, Node, constant
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.canonical.growth import Growth
+from onnxtfl.passes.canonical.growth import Growth, stored_size
 
 BLOCK = 8
 """The most features that merged groups make: the smallest block of XNNPACK's kernels."""
@@ -53,7 +51,8 @@ def merge_groups(graph: Graph, growth: Growth | None = None) -> bool:
     growth, changed = growth or Growth(), False
     for node in list(graph.nodes):
         count = _count(node)
-        if count > 1 and growth.take(graph, math.prod(node.operand(1).shape) * (count - 1)):
+        data = node.operand(1).data if count > 1 else None
+        if data is not None and growth.take(graph, stored_size(data) * (count - 1)):
             _merge(graph, node, count)
             changed = True
     return changed

@@ -31,7 +31,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -48,7 +47,7 @@ from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
-from onnxtfl.passes.canonical.growth import Growth
+from onnxtfl.passes.canonical.growth import Growth, stored_size
 
 LEAST_FEATURES = (16, 24)
 """The fewest features (the product of those of operand and result, over their sum), of rows and of their columns.
@@ -76,9 +75,11 @@ class Pairs:
     depth: int
 
     @property
-    def kernel_size(self) -> int:
-        """The number of elements of the kernel."""
-        return math.prod(self.node.operand(1).shape)
+    def growth(self) -> int:
+        """The bytes by which the kernel grows: float32 ones, of the sums of taps, replace what is stored."""
+        kernel = self.node.operand(1)
+        size: int = math.prod(kernel.shape) * kernel.dtype.bits // 8
+        return size + size // TAPS - (size if kernel.data is None else stored_size(kernel.data))
 
     @property
     def count(self) -> int:
@@ -104,7 +105,7 @@ def compute_pairs_of_rows(graph: Graph, growth: Growth | None = None) -> bool:
     changed, places = False, itertools.count(len(work))
     while work:
         *_, pairs = heapq.heappop(work)
-        if not growth.take(graph, Fraction(pairs.kernel_size, TAPS)):
+        if not growth.take(graph, pairs.growth):
             continue
         b = Builder(graph, pairs.node, maker="pairs of rows")
         graph.replace(pairs.node, [_rewritten(b, pairs)])
