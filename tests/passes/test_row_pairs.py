@@ -76,7 +76,7 @@ def test_pairs_have_two_thirds_of_the_products(
     "changed",
     [
         {"kernel": (64, 64, 5, 5), "padding": (2, 2, 2, 2)},
-        {"kernel": (16, 64, 3, 3)},
+        {"kernel": (8, 64, 3, 3)},
         {"kernel": (32, 32, 3, 3), "shape": (1, 32, 128, 128)},
         {"strides": (2, 2)},
         {"padding": (0, 0, 0, 0)},
@@ -120,7 +120,8 @@ def test_constants_grow_for_the_largest_images_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "size", "products"), [(32, 28, 4), (48, 28, 16), (48, 112, 4), (32, 6, 1), (48, 8, 4)]
+    ("features", "size", "products"),
+    [(24, 28, 4), (24, 112, 1), (32, 28, 4), (48, 28, 16), (48, 112, 4), (32, 6, 1), (48, 8, 4)],
 )
 def test_few_features(features: int, size: int, products: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer features, and fewer products, save less time, and those of pairs less again."""
