@@ -57,8 +57,8 @@ With fewer, sums and differences take the time that products save. The time of a
 their cube root, on machines with and without AVX-512.
 """
 SMALL_IMAGES = (150_000, 300_000)
-"""The elements of operand and result (these twice, for two sums) up to which their number does not matter, of rows and of
-their columns."""
+"""The elements of operand and result (these twice, for two sums) up to which their number does not matter, of rows and
+of their columns."""
 LEAST_PRODUCTS = (1 << 20, 1 << 18)
 """The fewest products of a sample that are worth more ops, of rows and of their columns: the former take 20 us."""
 TAPS = 3
