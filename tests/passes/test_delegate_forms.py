@@ -36,10 +36,11 @@ def read(graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("has_few_axes", [True, False])
-@pytest.mark.parametrize("rows", [6, 7])
-def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int) -> None:
-    graph = test_row_pairs.convolution((1, 64, rows, 5))
-    x = np.random.default_rng(1).standard_normal((1, 64, rows, 5)).astype(np.float32)
+@pytest.mark.parametrize(("rows", "groups"), [(6, 1), (7, 1), (6, 2)])
+def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int, groups: int) -> None:
+    shape = (1, 64 * groups, rows, 5)
+    graph = test_row_pairs.convolution(shape, groups=groups)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     (before,) = [node.operand(1).numpy() for node in graph.nodes if node.op is ops.Conv]
     wanted = run(graph, [x])[0]
     assert compute_pairs_of_rows(graph)
@@ -48,6 +49,7 @@ def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int) -> Non
     fold(graph)
     read(graph)
     (convolution,) = [node for node in graph.nodes if node.op is ops.Conv]
+    assert convolution.attr("feature_group_count") == groups
     assert np.abs(convolution.operand(1).numpy() - before).max() <= 1e-6
     assert np.abs(run(graph, [x])[0] - wanted).max() <= 1e-6 * np.abs(wanted).max()
     assert op_counts(graph)["Slice"] == 0

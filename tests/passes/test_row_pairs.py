@@ -72,6 +72,17 @@ def test_pairs_have_two_thirds_of_the_products(
     assert not compute_pairs_of_rows(graph)
 
 
+def test_groups() -> None:
+    graph = convolution((1, 128, 6, 3), groups=2)
+    x = np.random.default_rng(1).standard_normal((1, 128, 6, 3)).astype(np.float32)
+    wanted = run(graph, [x])[0]
+    assert compute_pairs_of_rows(graph)
+    verify(graph, "after")
+    assert np.abs(run(graph, [x])[0] - wanted).max() <= 2e-6 * np.abs(wanted).max()
+    groups = [n.attr("feature_group_count") for n in graph.nodes if n.op is ops.Conv]
+    assert groups.count(2) == 4 and set(groups) == {2, 128}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -81,7 +92,7 @@ def test_pairs_have_two_thirds_of_the_products(
         {"strides": (2, 2)},
         {"padding": (0, 0, 0, 0)},
         {"shape": (1, 64, 2, 2)},
-        {"shape": (1, 128, 6, 5), "groups": 2},
+        {"kernel": (64, 16, 3, 3), "groups": 4},
         {"others": 100, "kernel": (512, 64, 3, 3)},
     ],
     ids=[
@@ -91,7 +102,7 @@ def test_pairs_have_two_thirds_of_the_products(
         "strides",
         "no padding",
         "one pair",
-        "groups",
+        "few features of a group",
         "constants grow too much",
     ],
 )

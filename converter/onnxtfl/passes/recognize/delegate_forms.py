@@ -155,8 +155,8 @@ class Product:
             return None
         attributes, x = attributes_of(node), node.operand(0)
         window = conv_window(attributes, node.operand(1).shape)
-        is_known = x.tensor_type.is_static and node.attr("feature_group_count") == 1
-        return cls(node, window.explicit(spatial_sizes(attributes, "input", x.shape)), rows) if is_known else None
+        sizes = spatial_sizes(attributes, "input", x.shape)
+        return cls(node, window.explicit(sizes), rows) if x.tensor_type.is_static else None
 
     def size(self, axis: int) -> int:
         """The number of rows that are combined, along a spatial axis."""
