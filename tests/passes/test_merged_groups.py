@@ -8,8 +8,10 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import Assumption, assumption_scope
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.data import ArrayData
+from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
+from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.canonical import growth
@@ -61,6 +63,31 @@ def test_merged_and_read_back(groups: int, read: int, made: int, found: int) -> 
     verify(graph, "read back")
     assert kernel_of(graph) == kernel_of(source)
     assert np.array_equal(*(next(iter(g.nodes)).operand(1).numpy() for g in (graph, source)))
+
+
+@pytest.mark.parametrize(("storage", "zero"), [("int8", 0), ("uint8", 100)])
+def test_quantized_groups(storage: str, zero: int) -> None:
+    graph = convolution(8, 4, 4)
+    (node,) = graph.nodes
+    scales = tuple(0.25 + i / 8 for i in range(32)) if storage == "int8" else (0.25,)
+    of_kernel = Quantization(storage, scales, (zero,) * len(scales), 0 if storage == "int8" else None)
+    stored = np.random.default_rng(2).integers(-100 + zero, 100 + zero, (32, 4, 3, 2)).astype(storage)
+    kernel = constant(ArrayData(stored), type_=tensor("float32", *stored.shape).stored_as(of_kernel))
+    node.set_operand(1, kernel)
+    node.set_operand(2, None)
+    for value, scale in ((graph.inputs[0], 0.5), (node.result, 40.0)):
+        value.type = value.tensor_type.stored_as(Quantization(storage, (scale,), (7,)))
+    x = [np.random.default_rng(1).integers(0, 100, (1, 32, 4, 5)).astype(storage)]
+    wanted, found = run(graph, x)[0], list[Assumption]()
+    with assumption_scope(found):
+        assert merge_groups(graph)
+    verify(graph, "merged")
+    assert kernel_of(graph) == (4, (32, 8)) and not found
+    assert np.array_equal(run(graph, x)[0], wanted)
+    BLOCKS_OF_GROUPS.apply(graph)
+    verify(graph, "read back")
+    assert kernel_of(graph) == (8, (32, 4))
+    assert np.array_equal(next(iter(graph.nodes)).operand(1).stored(), stored)
 
 
 @pytest.mark.parametrize("change", ["another element", "an empty block"])

@@ -19,9 +19,12 @@ groups, input                       with AVX-512         without
 16 x 16 to 4, 28 x 28, 3 x 3         384       375  373   180       171  315
 16 x 6 to 6, 28 x 28, 3 x 3          150            142    84            134
 16 x 8 to 8, 28 x 28, 3 x 3          403            387   217            347
+int8: 32 x 4 to 4, 28 x 28, 3 x 3    205       102   81   429       213  335
+int8: 32 x 2 to 2, 28 x 28, 3 x 3    205  103   51   40   429  213  106  162
+int8: 16 x 8 to 8, 28 x 28, 3 x 3    101             81   208            324
 ==================================  ===================  ===================
 
-Products with zeros are exact for finite elements.
+Products with zeros are exact for finite elements, as quantized ones are.
 """
 
 from __future__ import annotations
@@ -31,10 +34,10 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
+from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.facts import facts_of
-from onnxtfl.ir.graph import Graph, Node, constant
-from onnxtfl.ir.quantized import may_match
+from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.canonical.growth import Growth, stored_size
 
@@ -42,6 +45,7 @@ BLOCK = 8
 """The most features that merged groups make: the smallest block of XNNPACK's kernels."""
 MOST_READ = 16
 """The most features that a group reads: with more, the time hardly changes."""
+_EIGHT_BITS = ("int8", "uint8")
 GPU_CHANNELS = 4
 """LiteRT's GPU accelerator computes groups of so many channels, and depthwise convolutions."""
 
@@ -69,33 +73,65 @@ def merged_count(groups: int, read: int, made: int) -> int:
 
 def _count(node: Node) -> int:
     """The number of groups of `node` that are merged to one; 1 for other nodes."""
-    if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") == 1:
+    if node.op is not ops.Conv or node.attr("feature_group_count") == 1 or not has_kernel(node):
         return 1
     kernel, groups = node.operand(1), int(node.attr("feature_group_count"))
-    if not kernel.is_constant or kernel.is_quantized or node.operand(0).dtype is not DType.FLOAT32:
-        return 1
     read, made = (kernel.size(node.attr(f"kernel_{side}_feature_dimension")) for side in ("input", "output"))
     return merged_count(groups, read, made // groups)
+
+
+def has_kernel(node: Node) -> bool:
+    """Whether the delegate's kernels of floats or 8 bits compute a convolution by constants."""
+    x, kernel = node.operand(0), node.operand(1)
+    if not kernel.is_constant or not kernel.tensor_type.is_static or x.dtype is not DType.FLOAT32:
+        return False
+    if not touches_quantized(node):
+        return kernel.dtype is DType.FLOAT32
+    found = [quantization_of(v) for v in (x, kernel, node.result)]
+    if any(q is None or q.storage not in _EIGHT_BITS or q.block for q in found) or found[1] is None:
+        return False
+    return found[1].per_tensor or found[1].axis == node.attr("kernel_output_feature_dimension")
 
 
 def _merge(graph: Graph, node: Node, count: int) -> None:
     x, kernel, groups = node.operand(0), node.operand(1), node.attr("feature_group_count")
     if not facts_of(x).is_finite:
         assume("elements that grouped convolutions read are finite", is_minor=True)
-    sides = [node.attr(f"kernel_{side}_feature_dimension") for side in ("output", "input")]
-    blocks = np.moveaxis(kernel.numpy(), sides, (0, 1))
-    merged = np.moveaxis(with_zeros(blocks, groups, count), (0, 1), sides)
-    operands = (x, constant(np.ascontiguousarray(merged)), *node.operands[2:])
+    merged = with_zeros(kernel_of(node), zeros_of(kernel), groups, count)
+    operands = (x, with_kernel(node, merged), *node.operands[2:])
     b = Builder(graph, node, maker="merged groups")
     graph.replace(node, b.remade(node, *operands, feature_group_count=groups // count))
 
 
-def with_zeros(kernel: Array, groups: int, count: int) -> Array:
-    """The kernel [made, read, ..] of `groups` as that of groups with `count` times as many features, by zeros."""
+def kernel_of(node: Node) -> Array:
+    """The stored elements of the kernel, [made, read, ..]."""
+    return np.moveaxis(node.operand(1).stored(), _sides(node), (0, 1))
+
+
+def with_kernel(node: Node, stored: Array) -> Value:
+    """The kernel of `node` with other stored elements, [made, read, ..]."""
+    ordered = np.ascontiguousarray(np.moveaxis(stored, (0, 1), _sides(node)))
+    return constant(ArrayData(ordered), type_=node.operand(1).tensor_type.with_shape(ordered.shape))
+
+
+def _sides(node: Node) -> list[int]:
+    return [node.attr(f"kernel_{side}_feature_dimension") for side in ("output", "input")]
+
+
+def zeros_of(kernel: Value) -> Array:
+    """The stored zeros: one, or one for each feature of the result."""
+    quantization = quantization_of(kernel)
+    return np.zeros(1) if quantization is None else np.asarray(quantization.zero_points)
+
+
+def with_zeros(kernel: Array, zeros: Array, groups: int, count: int) -> Array:
+    """The kernel [made, read, ..] of `groups` as that of groups with `count` times as many features, by `zeros`."""
     made, read, *window = kernel.shape
     each = made // groups
-    merged = np.zeros((groups // count, count, each, count, read, *window), kernel.dtype)
-    parts = kernel.reshape(groups // count, count, each, read, *window)
+    merged = np.empty((made, count, read, *window), kernel.dtype)
+    merged[:] = zeros.reshape(-1, *(1,) * (merged.ndim - 1))
+    shape = (groups // count, count, each)
+    merged, parts = merged.reshape(*shape, count, read, *window), kernel.reshape(*shape, read, *window)
     for i in range(count):
         merged[:, i, :, i] = parts[:, i]
     return merged.reshape(made, count * read, *window)
