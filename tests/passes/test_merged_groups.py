@@ -106,6 +106,18 @@ def test_other_kernels_stay(change: str) -> None:
     assert kernel_of(graph) == (2, (16, 8))
 
 
+def test_each_kernel_is_looked_at() -> None:
+    graph = convolution(2, 8, 8)
+    (other,) = graph.nodes
+    merged = convolution(4, 4, 4)
+    merge_groups(merged)
+    (node,) = merged.nodes
+    kernel = node.operand(1).numpy()
+    graph.outputs += Builder(graph).remade(other, other.operand(0), kernel, other.operand(2))
+    BLOCKS_OF_GROUPS.apply(graph)
+    assert [n.attr("feature_group_count") for n in graph.nodes] == [2, 4]
+
+
 def test_constants_grow_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "SMALL_GROWTH", 4 * 32 * 4 * 6)
     shared, graphs = Growth(), [convolution(8, 4, 4) for _ in range(2)]

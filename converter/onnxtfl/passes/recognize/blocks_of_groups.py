@@ -29,7 +29,7 @@ from onnxtfl.rewriting.patterns import Patterns
 BLOCKS_OF_GROUPS = Patterns()
 
 
-@BLOCKS_OF_GROUPS.on(ops.Conv, quantized=True, local=True)
+@BLOCKS_OF_GROUPS.on(ops.Conv, quantized=True)
 def more_groups(b: Builder, node: Node) -> Value | None:
     """The convolution with the most groups that are merged to those of `node`."""
     kernel, groups = node.operand(1), int(node.attr("feature_group_count"))
