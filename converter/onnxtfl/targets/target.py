@@ -28,7 +28,7 @@ from onnxtfl.rewriting.structure import FEW
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import Costs
-from onnxtfl.targets.work import bytes_of, estimates
+from onnxtfl.targets.work import estimates, open_bytes
 
 EQUAL, SOME = 1.25, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
@@ -42,7 +42,7 @@ class Target(engine.Target):
     axes. `shares_inputs`: whether an output may be an input, of the same
     name. `has_open_sizes`: whether tensors may have dynamic sizes. `leaving`: by how much the time counts of an op
     between others that the delegate leaves to other kernels; `crossing`: the nanoseconds for each byte that it reads or
-    writes.
+    writes, if results have dynamic sizes.
     """
 
     channels_last: ClassVar[bool]
@@ -157,7 +157,7 @@ class Target(engine.Target):
             form = self.accepted(node)
             if form is not None and (found := self.cost(node, form)) is not None:
                 if is_between(node) and not self.delegates(node, form):
-                    moved = self.crossing * bytes_of(node)
+                    moved = self.crossing * open_bytes(node)
                     found = tuple(self.leaving * cost + moved for cost in found)
                 total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
         return total
