@@ -96,6 +96,21 @@ def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
 
 MOST_ONES = 1 << 12
 """The most elements of a constant that repeats axes as a factor."""
+_MOST_AXES = 6
+"""The most axes of a product that broadcasts."""
+
+
+def _ones_beside_open_sizes(node: Node) -> list[int] | None:
+    """The shape of ones by which a product repeats a computed operand as a broadcast does; None if dynamic sizes are
+    repeated, or arise.
+    """
+    x, full = node.operand(0), node.result.tensor_type.shape
+    if full is None or x.tensor_type.shape is None or x.producer is None or len(full) > _MOST_AXES:
+        return None
+    own = (1,) * (len(full) - x.rank) + x.shape
+    ones = [size if size != mine else 1 for mine, size in zip(own, full, strict=True)]
+    known = [size for size, mine in zip(ones, own, strict=True) if isinstance(size, int) and (size == 1 or mine == 1)]
+    return known if len(known) == len(ones) and math.prod(known) <= MOST_ONES else None
 
 
 @decompose(ops.BroadcastTo, "xnnpack")
@@ -107,10 +122,14 @@ def _repeat_by_multiplying(b: Builder, node: Node) -> Value | None:
     ::
 
         BroadcastTo(%x: [2,1,5], [2,4,5])    ->    Mul(%x, ones: [1,4,1])
+        BroadcastTo(%x: [N,1,5], [N,4,5])    ->    Mul(%x, ones: [1,4,1])
     """
     x, axes = node.operand(0), (_merged_axes if node.op is ops.BroadcastTo else _tiled_axes)(node)
-    if axes is None or not x.dtype.is_float or not is_real(x.type):
+    if not x.dtype.is_float or not is_real(x.type):
         return None
+    if axes is None:
+        ones = _ones_beside_open_sizes(node) if node.op is ops.BroadcastTo else None
+        return None if ones is None else b(ops.Mul, x, np.ones(ones, x.dtype.numpy))
     ones = [full if size != full else 1 for size, full in zip(*axes, strict=True)]
     if math.prod(ones) > MOST_ONES:
         return None

@@ -24,6 +24,10 @@ RESHAPES = {
         "a = Constant <value_ints = [1]> () u = Unsqueeze (n, a) m = Abs (n) w = Unsqueeze (m, a)"
         "t = Concat <axis = 1> (u, w, u)"
     ),
+    "repeated rows": (
+        "a = Constant <value_ints = [2]> () u = Unsqueeze (n, a) e = Constant <value_ints = [1, 1, 3, 1]> ()"
+        "w = Expand (u, e) t = Concat <axis = 2> (u, w)"
+    ),
     "repeated heads": (
         "s = Constant <value_ints = [0, 0, 4, 64]> () r = Reshape (n, s) p = Transpose <perm = [0, 2, 1, 3]> (r)"
         "a = Constant <value_ints = [2]> () u = Unsqueeze (p, a) e = Constant <value_ints = [1, 1, 3, 1, 1]> ()"
@@ -42,10 +46,15 @@ def test_reshapes_beside_open_sizes_run_in_xnnpack(body: str, tmp_path: Path) ->
     placed = place(path, "cpu")
     assert placed.partitions == 1
     assert {op.op for op in placed.ops if op.where != "XNNPACK"} <= {"SHAPE", "GATHER", "CONCATENATION"}
-    for sizes in ((2, 5), (1, 3)):
+    for sizes in ((2, 5), (1, 3), (1, 0)):
         x = np.random.default_rng(0).standard_normal((*sizes, 256)).astype(np.float32)
         assert _equal(model, data, x, "builtin")
-        x[0, 0, :4] = 0.0, np.inf, -np.inf, np.nan  # in products of builtin kernels, the largest number is for infinity
+        x[:1, :1, :4] = (
+            0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+        )  # in products of builtin kernels, the largest number is for infinity
         assert _equal(model, data, x, "default")
 
 
