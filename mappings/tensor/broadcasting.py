@@ -101,11 +101,11 @@ _MOST_AXES = 6
 
 
 def _ones_beside_open_sizes(node: Node) -> list[int] | None:
-    """The shape of ones by which a product repeats a computed operand as a broadcast does; None if dynamic sizes are
-    repeated, or arise.
+    """The shape of ones by which a product repeats the operand as a broadcast does; None if dynamic sizes are repeated,
+    or arise.
     """
     x, full = node.operand(0), node.result.tensor_type.shape
-    if full is None or x.tensor_type.shape is None or x.producer is None or len(full) > _MOST_AXES:
+    if full is None or x.tensor_type.shape is None or len(full) > _MOST_AXES:
         return None
     own = (1,) * (len(full) - x.rank) + x.shape
     ones = [size if size != mine else 1 for mine, size in zip(own, full, strict=True)]
