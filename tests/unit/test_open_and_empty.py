@@ -424,3 +424,25 @@ def test_a_factor_beyond_int32_stays() -> None:
     made = as_int32(b, b(ops.Mul, sizes, inverse))
     assert made.producer is not None and made.producer.op is ops.Convert
     assert as_int32(b, b(ops.Min, sizes, constant(np.asarray([1 << 62])))).producer.op is ops.Min
+
+
+def test_a_scan_over_no_columns() -> None:
+    """It is no recurrent layer."""
+    infos = {name: helper.make_tensor_value_info(name, FLOAT, None) for name in ("h", "x", "next", "kept")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Max", ["h", "product"], ["most"]),
+        helper.make_node("MatMul", ["h0", "w"], ["factor"]),
+        helper.make_node("Mul", ["most", "factor"], ["scaled"]),
+        helper.make_node("Sigmoid", ["scaled"], ["next"]),
+        helper.make_node("Add", ["x", "next"], ["kept"]),
+    ]
+    body = helper.make_graph(nodes, "body", [infos["h"], infos["x"]], [infos["next"], infos["kept"]])
+    scan = helper.make_node("Scan", ["h0", "xs"], ["last", "all"], body=body, num_scan_inputs=1)
+    inputs = [("h0", FLOAT, [2, 0]), ("xs", FLOAT, [3, 2, 0])]
+    model = onnx_model([scan], inputs, [("all", FLOAT, None)], {"w": np.zeros((0, 0), np.float32)})
+    found = run_tflite(
+        onnxtfl.onnx_to_tflite(model, check=False).data or b"",
+        {"h0": np.zeros((2, 0), np.float32), "xs": np.zeros((3, 2, 0), np.float32)},
+    )
+    assert dict(found)["all"].shape == (3, 2, 0)
