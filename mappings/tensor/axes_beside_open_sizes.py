@@ -19,13 +19,15 @@ from onnxtfl.build.runs import joined, run_of
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Shape, known_size, known_sizes
+from onnxtfl.ir.dims import Shape, known_size, known_sizes, size_or
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.reshape import transposed
 from onnxtfl.rewriting.registry import decompose, decompose_late
 
+MOST_PARTS = 16
+"""The most parts of an axis: each is a slice."""
 MOST_SPLIT = 4
 """The most parts of a SPLIT of XNNPACK."""
 MOST_AXES = 5
@@ -42,8 +44,15 @@ class Regrouped:
 
     @property
     def is_simple(self) -> bool:
-        """Whether an axis is split in two, or two are merged, none of size 0 or 1."""
-        return sorted(map(len, (self.before, self.after))) == [1, 2] and min(*self.before, *self.after) > 1
+        """Whether an axis is split in two, or two are merged, none of size 0 or 1, and by few parts."""
+        if sorted(map(len, (self.before, self.after))) != [1, 2] or min(*self.before, *self.after) < 2:
+            return False
+        return self.count <= MOST_PARTS
+
+    @property
+    def count(self) -> int:
+        """The size of the first of the two axes."""
+        return max(self.before, self.after, key=len)[0]
 
 
 def _regrouped(before: Shape, after: Shape) -> list[Regrouped] | None:
@@ -82,7 +91,7 @@ def _beside_open_sizes(b: Builder, node: Node) -> Value | None:
     if not changes or max(x.rank, node.result.rank) > MOST_AXES or not all(change.is_simple for change in changes):
         return None
     for change in changes:
-        axis, count = change.axis, max(change.before, change.after, key=len)[0]
+        axis, count = change.axis, change.count
         if len(change.after) > 1:
             x = _moved(b, _with_unit_axis(b, x, axis), axis + 1, axis, count)
         else:
@@ -119,17 +128,21 @@ def _repeated_parts(b: Builder, node: Node) -> Value | None:
     """
     wide = made_by(_before_reshapes(node.operand(0)), ops.BroadcastTo)
     made = made_by(wide.operand(0), ops.Reshape) if wide is not None else None
-    x = made.operand(0) if made is not None else None
-    if x is None or wide is None or x.tensor_type.shape is None:
+    if wide is None or made is None or made.operand(0).tensor_type.shape is None:
         return None
+    x, after = made.operand(0), (made.result.tensor_type.shape, wide.result.tensor_type.shape, node.result.shape)
     for axis, size in enumerate(x.shape):
-        count, around = wide.result.shape[axis + 1], (x.shape[: axis + 1], x.shape[axis + 1 :])
-        if not isinstance(count, int) or not isinstance(size, int) or min(count, size) < 1:
+        before, behind, count = x.shape[: axis + 1], x.shape[axis + 1 :], _at(after[1], axis + 1)
+        if not 0 < count <= MOST_PARTS or not isinstance(size, int) or not 0 < size <= MOST_PARTS:
             continue
-        merged = (*x.shape[:axis], size * count, *x.shape[axis + 1 :])
-        if wide.result.shape == (*around[0], count, *around[1]) and node.result.shape == merged:
+        if after == ((*before, 1, *behind), (*before, count, *behind), (*before[:-1], size * count, *behind)):
             return joined(b, [part for part in _parts(b, x, axis, size) for _ in range(count)], axis)
     return None
+
+
+def _at(shape: Shape | None, axis: int) -> int:
+    """The known size of an axis, else 0."""
+    return size_or(shape[axis], 0) if shape is not None and axis < len(shape) else 0
 
 
 def _before_reshapes(value: Value) -> Value:

@@ -58,6 +58,19 @@ def test_reshapes_beside_open_sizes_run_in_xnnpack(body: str, tmp_path: Path) ->
         assert _equal(model, data, x, "default")
 
 
+def test_heads_that_are_repeated_in_turn() -> None:
+    """A B A B, not A A B B."""
+    body = """n = Neg (x) s = Constant <value_ints = [0, 0, 4, 64]> () r = Reshape (n, s)
+      a = Constant <value_ints = [1]> ()
+      p = Transpose <perm = [0, 2, 1, 3]> (r) u = Unsqueeze (p, a) e = Constant <value_ints = [1, 4, 1, 1, 1]> ()
+      w = Expand (u, e) f = Constant <value_ints = [0, 16, -1, 64]> () t = Reshape (w, f) y = Neg (t)"""
+    head = '<ir_version: 8, opset_import: ["" : 17]> g (float["b", "t", 256] x) => (float y)'
+    model = parser.parse_model(f"{head} {{ {body} }}")
+    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    assert data is not None
+    assert _equal(model, data, np.random.default_rng(0).standard_normal((2, 3, 256)).astype(np.float32), "default")
+
+
 def _equal(model: ModelProto, data: bytes, x: np.ndarray, kernels: str) -> bool:
     """Whether the results of both runtimes are equal."""
     expected = run_onnx(model.SerializeToString(), {"x": x})["y"]
