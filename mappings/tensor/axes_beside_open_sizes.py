@@ -13,6 +13,8 @@ With a batch of 1 to 4, 16 to 128 positions and 4 to 16 heads, transformers take
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnxtfl.build.runs import joined, run_of
@@ -36,7 +38,7 @@ MOST_AXES = 5
 
 @dataclass(frozen=True)
 class Regrouped:
-    """Neighboring axes of known sizes, from `axis` of the operand on, that become others of as many elements."""
+    """Neighboring axes of known sizes, from `axis` of the operand on, that become others."""
 
     axis: int
     before: tuple[int, ...]
@@ -47,7 +49,7 @@ class Regrouped:
         """Whether an axis is split in two, or two are merged, none of size 0 or 1, and by few parts."""
         if sorted(map(len, (self.before, self.after))) != [1, 2] or min(*self.before, *self.after) < 2:
             return False
-        return self.count <= MOST_PARTS
+        return self.count <= MOST_PARTS and math.prod(self.before) == math.prod(self.after)
 
     @property
     def count(self) -> int:

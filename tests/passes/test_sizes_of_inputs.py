@@ -8,6 +8,8 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.canonical.sizes_of_inputs import read_sizes_of_inputs
 
+END = 2**63 - 1
+
 
 @pytest.mark.parametrize(
     ("axes", "order"),
@@ -34,6 +36,12 @@ def test_sizes_are_read_from_the_input(axes: str, order: tuple[int, ...] | None)
         ("%t = Transpose(%x) {permutation = [1, 2, 0]}", True),
         ("%p = constant tensor<3x2xint64> [0, 1, 0, 0, 0, 0]\n %t = Pad(%x, %p)", True),
         ("%t = Concatenate(%x, %x, %x) {axis = 1}", True),
+        (
+            "%a = constant tensor<3xint64> [3, 0, 0]\n"
+            f"%b = constant tensor<3xint64> [-4, {END}, {END}]\n"
+            "%c = constant tensor<3xint64> [1, 1, 1]\n %t = Slice(%x, %a, %b, %c)",
+            True,  # m - 7, or 0 where that is negative
+        ),
         ("%r = constant tensor<2xint64> [4, -1]\n %t = Reshape(%x, %r)", True),
         (
             "%a = constant tensor<3xint64> [0, 0, 0]\n %b = constant tensor<3xint64> [9, 9, 9]\n"
@@ -50,7 +58,8 @@ def test_sizes_are_computed_from_those_of_the_input(made: str, is_read: bool) ->
     x = np.zeros((3, 5, 4), np.float32)
     (expected,) = run(graph, [x])
     read_sizes_of_inputs(graph)
-    (found,) = run(graph, [x])
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, expected)
-    assert all(node.operand(0) is graph.inputs[0] for node in graph.nodes if node.op is ops.Shape) == is_read
+    (sizes,) = run(graph, [x])
+    assert sizes.dtype == np.int32
+    np.testing.assert_array_equal(sizes, expected)
+    found = [node.operand(0) is graph.inputs[0] for node in graph.nodes if node.op is ops.Shape]
+    assert all(found) == is_read

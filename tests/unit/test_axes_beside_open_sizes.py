@@ -9,9 +9,11 @@ import pytest
 from onnx import ModelProto, parser
 
 import onnxtfl
+from onnxtfl.mappings.tensor.axes_beside_open_sizes import Regrouped
 from onnxtfl.placement import place
 from tests.harness.litert import run_onnx, run_tflite
 
+Shape = tuple[int, ...]
 RESHAPES = {
     "heads": "s = Constant <value_ints = [0, 0, 4, 64]> () r = Reshape (n, s) t = Transpose <perm = [0, 2, 1, 3]> (r)",
     "many heads": "s = Constant <value_ints = [0, 0, 8, 32]> () t = Reshape (n, s)",
@@ -69,6 +71,21 @@ def test_heads_that_are_repeated_in_turn() -> None:
     data = onnxtfl.onnx_to_tflite(model, check=False).data
     assert data is not None
     assert _equal(model, data, np.random.default_rng(0).standard_normal((2, 3, 256)).astype(np.float32), "default")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_simple"),
+    [
+        ((8,), (2, 4), True),
+        ((2, 4), (8,), True),
+        ((8,), (2, 2), False),  # elements move along a dynamic size
+        ((8,), (1, 8), False),
+        ((64,), (32, 2), False),  # many parts
+        ((8, 2), (4, 4), False),
+    ],
+)
+def test_axes_of_known_sizes_that_are_split_or_merged(before: Shape, after: Shape, is_simple: bool) -> None:
+    assert Regrouped(1, before, after).is_simple == is_simple
 
 
 def _equal(model: ModelProto, data: bytes, x: np.ndarray, kernels: str) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, symbol
+from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, is_nonnegative, symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.types import DType, TensorType
 
@@ -88,7 +88,7 @@ def _read(b: Builder, source: Value, axes: Sequence[int], dtype: DType) -> list[
 
 
 def _computed(b: Builder, size: SymDim, known: Sizes, dtype: DType) -> Value:
-    """The polynomial as a vector of one element."""
+    """The polynomial as a vector of one element; 0 where it is negative, as sizes of slices are."""
 
     def term(monomial: Monomial, factor: int) -> Value:
         places = [known[_symbol(atom)] for atom, power in monomial for _ in range(power)]
@@ -97,4 +97,5 @@ def _computed(b: Builder, size: SymDim, known: Sizes, dtype: DType) -> Value:
             factors.append(constant(np.asarray([factor], dtype.numpy)))
         return functools.reduce(functools.partial(b, ops.Mul), factors)
 
-    return functools.reduce(functools.partial(b, ops.Add), (term(*each) for each in size.terms))
+    total = functools.reduce(functools.partial(b, ops.Add), (term(*each) for each in size.terms))
+    return total if is_nonnegative(size) else b(ops.Max, total, constant(np.zeros(1, dtype.numpy)))
