@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import ModelProto, parser
+from onnxtfl.mappings.tensor.axes_beside_open_sizes import Regrouped
 
 import onnxtfl
-from onnxtfl.mappings.tensor.axes_beside_open_sizes import Regrouped
 from onnxtfl.placement import place
 from tests.harness.litert import run_onnx, run_tflite
 
