@@ -9,7 +9,7 @@ from contextlib import suppress
 import numpy as np
 
 from onnxtfl.build.rows import row
-from onnxtfl.build.sizes import int32_operands, may_hold_zeros, narrow_constant, sizes_as_int64, vector_length
+from onnxtfl.build.sizes import int32_operands, may_hold_zeros, sizes_as_int64, vector_length
 from onnxtfl.build.stablehlo import int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -29,12 +29,14 @@ row(ops.BroadcastTo, tfl="BROADCAST_TO", integers=(1,))
 
 @lower_tfl(ops.BroadcastTo, rank=-1)
 def _to_tfl_fill(node: Node) -> Form | None:
-    """One element in all places: 8 x 8400 take 8 us with FILL, 504 us with BROADCAST_TO."""
-    x = node.operand(0)
-    if x.is_quantized or x.tensor_type.shape is None or (x.rank and not (x.is_constant and x.is_single)):
+    """One element in all places, of computed sizes: 8 x 8400 take 8 us with FILL, 504 us with BROADCAST_TO."""
+    x, sizes = node.operand(0), node.operand(1)
+    if x.is_quantized or sizes.is_constant or x.tensor_type.shape is None:
+        return None
+    if x.rank and not (x.is_constant and x.is_single):
         return None
     element = constant(x.data.reshape(())) if x.data is not None and x.rank else x
-    return Form("FILL", (narrow_constant(node.operand(1)), element))
+    return Form("FILL", (sizes, element))
 
 
 decompose(ops.Tile, "tfl", "operands")(int32_operands(1))
