@@ -63,6 +63,7 @@ class TargetTable:
     accelerator: str | None = None
     delegate: str | None = None
     leaving: float = 1.0
+    crossing: float = 0.0
     runtime: str | None = None
     measured: str | None = None
     advice: str | None = None

@@ -20,11 +20,25 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import is_real
 from onnxtfl.ir.reshape import broadcast, dim_vector, reshape, transposed
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
-from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
+from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl, upgrade
 
 row(ops.Tile, onnx="Tile", since=(6, 13), tfl="TILE", integers=(1,))
 row(ops.BroadcastTo, onnx="Expand", integers=(1,), lifts=False)
 row(ops.BroadcastTo, tfl="BROADCAST_TO", integers=(1,))
+
+
+@lower_tfl(ops.BroadcastTo, rank=-1)
+def _to_tfl_fill(node: Node) -> Form | None:
+    """One element in all places, of computed sizes: 8 x 8400 take 8 us with FILL, 504 us with BROADCAST_TO."""
+    x, sizes = node.operand(0), node.operand(1)
+    if x.is_quantized or sizes.is_constant or x.tensor_type.shape is None:
+        return None
+    if x.rank and not (x.is_constant and x.is_single):
+        return None
+    element = constant(x.data.reshape(())) if x.data is not None and x.rank else x
+    return Form("FILL", (sizes, element))
+
+
 decompose(ops.Tile, "tfl", "operands")(int32_operands(1))
 decompose(ops.BroadcastTo, "tfl", "operands")(int32_operands(1))
 
@@ -96,6 +110,21 @@ def _broadcast_by_tiling(b: Builder, node: Node) -> Value | None:
 
 MOST_ONES = 1 << 12
 """The most elements of a constant that repeats axes as a factor."""
+_MOST_AXES = 6
+"""The most axes of a product that broadcasts."""
+
+
+def _ones_beside_open_sizes(node: Node) -> list[int] | None:
+    """The shape of ones by which a product repeats the operand as a broadcast does; None if dynamic sizes are repeated,
+    or arise.
+    """
+    x, full = node.operand(0), node.result.tensor_type.shape
+    if full is None or x.tensor_type.shape is None or len(full) > _MOST_AXES:
+        return None
+    own = (1,) * (len(full) - x.rank) + x.shape
+    ones = [size if size != mine else 1 for mine, size in zip(own, full, strict=True)]
+    known = [size for size, mine in zip(ones, own, strict=True) if isinstance(size, int) and (size == 1 or mine == 1)]
+    return known if len(known) == len(ones) and math.prod(known) <= MOST_ONES else None
 
 
 @decompose(ops.BroadcastTo, "xnnpack")
@@ -107,10 +136,14 @@ def _repeat_by_multiplying(b: Builder, node: Node) -> Value | None:
     ::
 
         BroadcastTo(%x: [2,1,5], [2,4,5])    ->    Mul(%x, ones: [1,4,1])
+        BroadcastTo(%x: [N,1,5], [N,4,5])    ->    Mul(%x, ones: [1,4,1])
     """
     x, axes = node.operand(0), (_merged_axes if node.op is ops.BroadcastTo else _tiled_axes)(node)
-    if axes is None or not x.dtype.is_float or not is_real(x.type):
+    if not x.dtype.is_float or not is_real(x.type):
         return None
+    if axes is None:
+        ones = _ones_beside_open_sizes(node) if node.op is ops.BroadcastTo else None
+        return None if ones is None else b(ops.Mul, x, np.ones(ones, x.dtype.numpy))
     ones = [full if size != full else 1 for size, full in zip(*axes, strict=True)]
     if math.prod(ones) > MOST_ONES:
         return None

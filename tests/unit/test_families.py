@@ -22,6 +22,7 @@ FAMILIES: dict[str, dict[str, list[str]]] = tomllib.loads((HERE / "families.toml
 
 SERVES = {
     "approximations": "elementwise",
+    "axes_beside_open_sizes": "reshape",
     "box_assignment": "scattering",
     "division_of_bytes": "arithmetic",
     "mirrored_padding": "padding",
@@ -103,6 +104,7 @@ def test_every_op_of_the_formats_has_a_family() -> None:
 BESIDE = {
     *(
         "approximations",
+        "axes_beside_open_sizes",
         "box_assignment",
         "comparators",
         "division_of_bytes",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import onnxtfl
+from tests.harness.litert import run_tflite
 from tests.harness.rounds import floats, parsed, there_and_back
 
 QUANTIZED = """g (float[1, 8, 6, 5] x) => (float[a, b, c, d] y)
@@ -31,6 +32,16 @@ def test_repeated_rows_and_columns(factors: tuple[int, int]) -> None:
     there, back = there_and_back(upsampling(*factors), {"x": x}, opset=18, tolerance=0)
     assert "RESIZE_NEAREST_NEIGHBOR" not in there and there["CONCATENATION"] > 0
     assert back["Resize"] == 1 and "Concat" not in back
+
+
+def test_repeated_rows_and_columns_of_a_dynamic_batch() -> None:
+    model = parsed(upsampling(2, 3).replace("float[1, ", "float[n, "), 18)
+    result = onnxtfl.onnx_to_tflite(model, check=False)
+    assert result.data is not None and "RESIZE_NEAREST_NEIGHBOR" not in result.report.ops_after
+    for batch in (1, 3):
+        x = floats(batch, 8, 6, 5)
+        ((_, found),) = run_tflite(result.data, [x])
+        np.testing.assert_array_equal(found, x.repeat(2, axis=2).repeat(3, axis=3))
 
 
 def test_repeated_quantized_elements() -> None:

@@ -28,7 +28,7 @@ from onnxtfl.rewriting.structure import FEW
 from onnxtfl.rewriting.target import Refusal
 from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import Costs
-from onnxtfl.targets.work import estimates
+from onnxtfl.targets.work import estimates, open_bytes
 
 EQUAL, SOME = 1.25, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
@@ -41,7 +41,8 @@ class Target(engine.Target):
     those of the hardware that the target's ops run on. `reads_values`: whether the tables depend on constants like
     axes. `shares_inputs`: whether an output may be an input, of the same
     name. `has_open_sizes`: whether tensors may have dynamic sizes. `leaving`: by how much the time counts of an op
-    between others that the delegate leaves to other kernels.
+    between others that the delegate leaves to other kernels; `crossing`: the nanoseconds for each byte that it reads or
+    writes, if results have dynamic sizes.
     """
 
     channels_last: ClassVar[bool]
@@ -50,6 +51,7 @@ class Target(engine.Target):
     has_open_sizes: bool = True
     shares_inputs: ClassVar[bool]
     leaving: float = 1.0
+    crossing: float = 0.0
 
     def __init__(self) -> None:
         self._refusals: dict[Hashable, Refusal | None] = {}
@@ -154,8 +156,10 @@ class Target(engine.Target):
         for node in nodes:
             form = self.accepted(node)
             if form is not None and (found := self.cost(node, form)) is not None:
-                times = self.leaving if is_between(node) and not self.delegates(node, form) else 1.0
-                total = tuple(map(sum, zip(total or (0.0,) * len(found), (times * c for c in found), strict=True)))
+                if is_between(node) and not self.delegates(node, form):
+                    moved = self.crossing * open_bytes(node)
+                    found = tuple(self.leaving * cost + moved for cost in found)
+                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
         return total
 
     def node_cost(self, node: Node) -> float:

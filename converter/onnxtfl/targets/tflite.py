@@ -93,6 +93,7 @@ class TfliteTarget(Target):
         self.delegate = TfliteTarget(min_runtime, table=self.table.delegate) if self.table.delegate else None
         self.delegate_chain = (self.delegate.table.rules,) if self.delegate else ()
         self.leaving = self.delegate.table.leaving if self.delegate else 1.0
+        self.crossing = self.delegate.table.crossing if self.delegate else 0.0
         own, wider = tuple(known.rules for known in self.table.chain), self.fallback.chain if self.fallback else ()
         self.own_chain = tuple(name for name in own if name not in wider) if wider else ()
         self.chain = (*self.own_chain, *wider) if wider else own

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onnxtfl.ir.dims import Shape, estimated_size
-from onnxtfl.ir.graph import Value
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import TensorType
 from onnxtfl.targets.instance import BoundOp, is_prepared
@@ -75,6 +75,14 @@ def amounts_of(op: BoundOp) -> Amounts:
         **_products(op),
         **_parts(op),
     }
+
+
+def open_bytes(node: Node) -> float:
+    """The bytes that `node` reads and writes, without constants, if results have dynamic sizes; else 0."""
+    if all(isinstance(result.type, TensorType) and result.type.is_static for result in node.results):
+        return 0
+    read = [v for v in node.operands if v is not None and not is_prepared(v)]
+    return sum(map(_bytes, (*read, *node.results)))
 
 
 def _bytes(value: Value) -> float:
