@@ -120,7 +120,7 @@ class _Watch:
 def _named(graph: Graph) -> Iterator[tuple[str, tuple[str, str]]]:
     """The first result and the op of each node of a file, by the name that lifting gives as its source."""
     for node in graph.walk():
-        op = node.op.name.partition(".")[2] or node.op.name
+        op = node.op.name_in_file or node.op.name
         tensor = next((r.name for r in node.results if r.name), "")
         yield node.name or tensor or op, (tensor or node.name or op, op)
 

@@ -127,6 +127,8 @@ class Op(Declaration):
     """
 
     name: ClassVar[str] = "Op"
+    name_in_file: ClassVar[str] = ""
+    """The name of a file's op without its dialect; "" for neutral ops."""
     dialect: ClassVar[str] = "neutral"
     domain: ClassVar[str] = ""
     version: ClassVar[int] = 0

@@ -53,7 +53,7 @@ def use_unsigned_weights(model: Model) -> bool:
 
 
 def _store_unsigned(node: Node) -> bool:
-    activations, places = _OPS.get((node.op.domain, node.op.name.partition(".")[2]), (None, ()))
+    activations, places = _OPS.get((node.op.domain, node.op.name_in_file), (None, ()))
     if activations is not None and any(_dtype(node.optional(i)) is DType.INT8 for i in activations):
         return False
     shifted = [_shifted(node, *place) for place in places]

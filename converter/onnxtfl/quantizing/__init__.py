@@ -169,7 +169,7 @@ def state_values(graph: Graph) -> list[Value]:
     """The states of the kernels of a tfl `graph`: tensors that are variables, also if an op writes them."""
     found = []
     for node in graph.walk():
-        places = state_operands(node.op.name.rpartition(".")[2], len(node.operands))
+        places = state_operands(node.op.name_in_file, len(node.operands))
         found += [value for i in places if (value := node.optional(i)) is not None]
     return found
 
@@ -280,7 +280,7 @@ def _summary(graph: Graph) -> QuantizationSummary:
     """The types on which ops of a quantized tfl `graph` compute; ops that only move elements are counted too."""
     integer, hybrid, floats = Counter[str](), Counter[str](), list[FloatOp]()
     for node in graph.walk():
-        name, changing = node.op.name.rpartition(".")[2], [v for v in node.operands if v is not None]
+        name, changing = node.op.name_in_file, [v for v in node.operands if v is not None]
         weights = any(v.is_quantized for v in changing if v.is_constant)
         changing = [v for v in changing if not v.is_constant]
         if any(is_real(v.type) for v in changing) and any(is_real(v.type) for v in node.results):

@@ -237,7 +237,7 @@ def is_within(cost: tuple[float, ...], other: tuple[float, ...]) -> bool:
 def as_form(node: Node) -> Form:
     """An op of a target's format as a form."""
     own = node.op.version if node.lowered_from is ops.Custom else None
-    name = node.op.name.partition(".")[2]
+    name = node.op.name_in_file
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 

@@ -86,7 +86,7 @@ def _sort_results(model: Model) -> bool:
     changed = False
     for graph in model.graphs():
         for node in graph.walk():
-            wanted = rules_for(node.op).ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
+            wanted = rules_for(node.op).ordered.get((node.op.domain, node.op.name_in_file), {})
             for key, value in wanted.items():
                 if node.attributes.get(key, value) != value:
                     node.attributes[key] = value
