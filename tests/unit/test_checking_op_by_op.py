@@ -426,8 +426,7 @@ def test_why_outputs_may_differ_though_the_conversion_is_correct(
         reference=SimpleNamespace(runs=[SimpleNamespace(outputs=[x])], others=lambda number: [[x]]),
         out_pairs=[SimpleNamespace(a=0, b=0)],
         alone=[[x + 1]],
-        moved=False,
-        tolerance=SimpleNamespace(ways=lambda *_: [(0,)]),
+        ways=lambda *_: [(0,)],
     )
     assert op_by_op._why(attempt, {0: [0]}, {0: attempt}) == why
 
@@ -482,7 +481,9 @@ def test_a_source_that_is_not_defined_inside_says_nothing_on_unusual_inputs(monk
     engine = SimpleNamespace(b=SimpleNamespace(number={}, values=values, graph=SimpleNamespace(outputs=[])))
     monkeypatch.setattr(op_by_op, "_compared", lambda *_: (engine, covered))
     for is_unusual in (True, False):
-        attempt: Any = SimpleNamespace(is_unusual=is_unusual, settings=SimpleNamespace(patience=None))
+        attempt: Any = SimpleNamespace(
+            is_unusual=is_unusual, models=SimpleNamespace(settings=SimpleNamespace(patience=None))
+        )
         ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, {0: attempt}, "")
         assert not ruling.judgments and bool(ruling.unfinished) == is_unusual
 

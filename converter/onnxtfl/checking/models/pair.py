@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from onnxtfl.checking.criteria.tolerance import Tolerance
+from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.copies import use_copy_with_weights, use_exact_copy, use_sorted_copy
 from onnxtfl.checking.models.fallbacks import in_words
 from onnxtfl.checking.models.side import Begun, Side, judged_refusal
@@ -97,6 +98,11 @@ class ModelPair:
         return Tolerance(self.a, self.b, self.settings)
 
     @property
+    def expect(self) -> Expectation:
+        """How close tensors inside of the models have to be."""
+        return Expectation(self.settings.rtol, self.tolerance.atol)
+
+    @property
     def options(self) -> RunOptions:
         """How models run on the first of the kernel sets."""
         return RunOptions(self.settings.kernels[0], self.settings.time_limit)
@@ -119,8 +125,12 @@ class ModelPair:
         """
         if self.keeps_state:
             return self.settings.runs
-        sizes = [side.summary.size for side in (self.a, self.b) if side.summary is not None]
-        return min(self.settings.runs, 2) if max(sizes, default=0) <= SMALL else 1
+        return min(self.settings.runs, 2) if self.size <= SMALL else 1
+
+    @property
+    def size(self) -> int:
+        """The bytes of the larger model."""
+        return max(self.a.summary.size, self.b.summary.size)
 
     @property
     def spare(self) -> float:
