@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -42,10 +41,10 @@ from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import MismatchError
 from onnxtfl.inputs.generation import UnknownInputError
+from onnxtfl.ir.data import PathLike
 from onnxtfl.runtimes import GPU, RunError, Workers, shortage
 from onnxtfl.tracing.real_source import real_source
 
-PathLike = str | os.PathLike[str]
 VARIED_SHARE = 0.25
 """The time for varied inputs, relative to that of the check until then."""
 

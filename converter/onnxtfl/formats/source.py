@@ -12,10 +12,9 @@ from typing import BinaryIO, NoReturn
 from onnxtfl import platform_calls
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.formats import TEXT_HEADS
-from onnxtfl.ir.data import SourceBytes, SourceFile, TensorData
+from onnxtfl.ir.data import PathLike, SourceBytes, SourceFile, TensorData
 from onnxtfl.ir.model import FormatName
 
-PathLike = str | os.PathLike[str]
 Content = bytes | bytearray | memoryview
 PAGE = 1 << 16
 CONTAINER = b"LITERTLM"

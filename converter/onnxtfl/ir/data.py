@@ -34,6 +34,7 @@ __all__ = [
     "FilledData",
     "PaddedData",
     "PartData",
+    "PathLike",
     "ReshapedData",
     "ScaledData",
     "SourceBytes",
@@ -45,6 +46,7 @@ __all__ = [
     "unpack",
 ]
 
+PathLike = str | os.PathLike[str]
 CHUNK = 8 << 20
 STRIP = 16 << 20
 _PIECE = 1 << 20
@@ -187,7 +189,7 @@ class SourceFile:
 
     _descriptor: int | None = None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))

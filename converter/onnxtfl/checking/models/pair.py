@@ -20,9 +20,9 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck, Status,
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import with_fixed_sizes
+from onnxtfl.ir.data import PathLike
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, is_fixed
 
-PathLike = str | os.PathLike[str]
 CHEAP = 0.2
 SMALL = 16 << 20
 """Models without state run a second time, on other inputs, if the first run took at most `CHEAP` seconds and neither

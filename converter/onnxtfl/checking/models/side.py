@@ -17,6 +17,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.inputs.description import ModelInfo, describe
 from onnxtfl.inputs.goals import Goal, goals_of
+from onnxtfl.ir.data import PathLike
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 from onnxtfl.runtimes.profiles import ModelSummary
 from onnxtfl.tracing.trace import InnerModel
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from onnxtfl.evaluation import Precision
     from onnxtfl.ir.half import Excess
 
-PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 WITHOUT_OPTIMIZATIONS = "without graph optimizations, which drop a Relu before QuantizeLinear to 4 bits or float8"

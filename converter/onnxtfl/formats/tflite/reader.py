@@ -9,7 +9,7 @@ from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.litertlm import WEIGHTS, read_container
-from onnxtfl.formats.source import Content, PathLike, Source, format_of, is_container, named, open_source
+from onnxtfl.formats.source import Content, Source, format_of, is_container, named, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
@@ -17,7 +17,7 @@ from onnxtfl.formats.tflite.metadata import read_metadata
 from onnxtfl.formats.tflite.model_tables import default_signature
 from onnxtfl.formats.tflite.resources import resources_of
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
-from onnxtfl.ir.data import SourceFile
+from onnxtfl.ir.data import PathLike, SourceFile
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
