@@ -481,9 +481,7 @@ def test_a_source_that_is_not_defined_inside_says_nothing_on_unusual_inputs(monk
     engine = SimpleNamespace(b=SimpleNamespace(number={}, values=values, graph=SimpleNamespace(outputs=[])))
     monkeypatch.setattr(op_by_op, "_compared", lambda *_: (engine, covered))
     for is_unusual in (True, False):
-        attempt: Any = SimpleNamespace(
-            is_unusual=is_unusual, models=SimpleNamespace(settings=SimpleNamespace(patience=None))
-        )
+        attempt: Any = SimpleNamespace(is_unusual=is_unusual, settings=SimpleNamespace(patience=None))
         ruling = op_by_op.OpByOp()._judged(attempt, [0], {0: [0]}, {0: attempt}, "")
         assert not ruling.judgments and bool(ruling.unfinished) == is_unusual
 

@@ -79,7 +79,7 @@ class FurtherInputs:
         if not report.ok or not self.done.later:
             return report
         report = self._with_dull(report)
-        if self.attempt.models.keeps_state:
+        if self.attempt.keeps_state:
             return report
         steps: list[Callable[[CheckReport], CheckReport]] = [self._on_varied]
         if not (self.attempt.a.facts.quantized and self.attempt.b.facts.quantized):

@@ -98,8 +98,10 @@ class SecondRun:
     ) -> Attempt:
         """Return the attempt for the criteria: the runs of ``reference``, by default those of `done`."""
         reference, seconds = reference or self.reference, SHARE * (time.perf_counter() - self.started)
-        fed = [self.models.fed_to_b(chosen, run.values) for run in reference.runs]
-        return Attempt(self.models, reference, fed, kernels, any(map(is_moved, chosen)), feeds, seconds)
+        models, moved = self.models, any(map(is_moved, chosen))
+        fed = [models.fed_to_b(chosen, run.values) for run in reference.runs]
+        known = models.tolerance, models.outputs, reference, fed, kernels, moved, models.options
+        return Attempt(*known, feeds, seconds)
 
     def _reference(self, runs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> Reference:
         return Reference(self.models.a, tuple(SourceRun(*run) for run in runs), self.models.options)

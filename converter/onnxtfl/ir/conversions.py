@@ -7,7 +7,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.graph import Graph, Value, constant
+from onnxtfl.ir.graph import Graph, Value, constant, take_name
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
@@ -40,5 +40,5 @@ def dequantized_constant(value: Value) -> Value:
 
 def output_instead(graph: Graph, old: Value, new: Value) -> None:
     """Replace the output `old` by `new`, which gets its name and origins; other uses of `old` are unchanged."""
-    new.name, new.origins, old.name = old.name, old.origins, None
+    take_name(old, new)
     graph.outputs = [new if v is old else v for v in graph.outputs]

@@ -16,7 +16,7 @@ from dataclasses import field
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, Symbol, dim_text, symbol, symbols
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.types import TensorType, Type, shape_of
 
 _LONGEST = 24
 """The most characters of a formula that is printed."""
@@ -51,7 +51,7 @@ def remember_inputs(values: Iterable[Value]) -> None:
         return
     inputs.shapes, inputs.names = [], {}
     for value in values:
-        shape = value.type.shape or () if isinstance(value.type, TensorType) else ()
+        shape = shape_of(value.type) or ()
         inputs.shapes.append(shape)
         for axis, dim in enumerate(shape):
             if (size := _symbol(dim)) is not None:

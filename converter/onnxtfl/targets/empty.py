@@ -12,7 +12,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.dims import Dim, SymDim, is_nonnegative, symbols
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.shown_sizes import COMPUTED, may_be_fed, shown_dim
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import TensorType, shape_of
 from onnxtfl.targets.table import failures_at_zero
 
 Failure = tuple[Node, Dim, str]
@@ -55,8 +55,7 @@ def _failures(node: Node) -> Iterator[tuple[Dim, str]]:
     if not known or value is None or not isinstance(value.type, TensorType):
         return
     shape = value.type.shape or ()
-    results = [result.type.shape or () for result in node.results if isinstance(result.type, TensorType)]
-    kept = {symbol for sizes in results for d in sizes for symbol in symbols(d)}
+    kept = {symbol for result in node.results for d in shape_of(result.type) or () for symbol in symbols(d)}
     for axis, dim in enumerate(shape):
         if dim == 0 or is_nonnegative(dim - 1):
             continue

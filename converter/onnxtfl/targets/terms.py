@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import Shape, size_or
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, shape_of
 from onnxtfl.targets.instance import Bound, OpInstance
 
 Sizes = Sequence[int]
@@ -269,7 +269,7 @@ def _leads_to(value: Value, op: str, depth: int = _NEAR) -> bool:
 def _is_made_by(value: Value, op: str) -> bool:
     """Whether an op of this name, in the table's notation, computes `value`."""
     node = value.producer
-    return node is not None and node.op.name_in_file.upper() == op
+    return node is not None and (node.op.name_in_file or node.op.name).upper() == op
 
 
 def _scales_of(value: Value) -> Sequence[float]:
@@ -314,8 +314,7 @@ _MEASURES: dict[str, Callable[..., float]] = {
 
 def _sizes(value: Value) -> Sizes:
     """The sizes of a tensor, unknown ones as 1, as Vela takes them."""
-    shape: Shape | None = value.type.shape if isinstance(value.type, TensorType) else None
-    return [size_or(size, 1) for size in shape or ()]
+    return [size_or(size, 1) for size in shape_of(value.type) or ()]
 
 
 def _constant(value: Value) -> list[int]:

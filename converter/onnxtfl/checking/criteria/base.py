@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from onnxtfl.checking.criteria.reference import Reference
+from onnxtfl.checking.criteria.tolerance import Tolerance
 from onnxtfl.checking.evidence import CriterionName, Judgment
 from onnxtfl.checking.localize.layers import FirstDifference
-from onnxtfl.checking.models.pair import ModelPair
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.pairing.interface import Pair, Permutation
 from onnxtfl.checking.report import OutputCheck
+from onnxtfl.checking.settings import Settings
 from onnxtfl.runtimes import RunOptions
 
 Feeds = Callable[[int], tuple[Sequence[Any], Sequence[Any]]]
@@ -31,30 +32,33 @@ class Attempt:
     which the model was not made, so that rounding may be amplified.
     """
 
-    models: ModelPair
+    tolerance: Tolerance
+    out_pairs: Sequence[Pair]
     reference: Reference
     fed: Sequence[Sequence[Any]]
     kernels: str
     moved: bool
+    options: RunOptions
     feeds: Feeds | None
     seconds: float
     is_unusual: bool = False
 
     @property
     def a(self) -> Side:
-        return self.models.a
+        return self.tolerance.a
 
     @property
     def b(self) -> Side:
-        return self.models.b
+        return self.tolerance.b
 
     @property
-    def out_pairs(self) -> Sequence[Pair]:
-        return self.models.outputs
+    def settings(self) -> Settings:
+        return self.tolerance.settings
 
     @property
-    def options(self) -> RunOptions:
-        return self.models.options
+    def keeps_state(self) -> bool:
+        """Whether runs depend on those before."""
+        return self.a.keeps_state or self.b.keeps_state
 
     @property
     def b_options(self) -> RunOptions:
@@ -78,11 +82,11 @@ class Attempt:
         pair, case = self.out_pairs[k], self.reference.runs[run]
         expected = case.outputs[pair.a] if expected is None else expected
         got = self.alone[run][pair.b] if got is None else got
-        return self.models.tolerance.compare(pair, expected, got, self.moved, **allowed)
+        return self.tolerance.compare(pair, expected, got, self.moved, **allowed)
 
     def ways(self, k: int, expected: Any, got: Any) -> list[Permutation]:
         """The axis orders in which output ``k`` may be that of the first model (`Tolerance.ways`)."""
-        return self.models.tolerance.ways(self.out_pairs[k], expected, got, self.moved)
+        return self.tolerance.ways(self.out_pairs[k], expected, got, self.moved)
 
 
 @dataclass(frozen=True)

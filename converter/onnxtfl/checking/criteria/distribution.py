@@ -36,7 +36,7 @@ class Distribution:
     name: CriterionName = "distribution"
 
     def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
-        if attempt.models.keeps_state:
+        if attempt.keeps_state:
             return Ruling()
         drawn = _draw(attempt, pending)
         return Ruling({k: self._judgment(attempt, k, *drawn[k]) for k in pending if k in drawn})
@@ -47,7 +47,7 @@ class Distribution:
         evidence = {"draws": float(count), "elements": float(elements)}
         if not elements or count < LEAST_DRAWS:
             return Judgment(self.name, Verdict.INCONCLUSIVE, f"{count} draws are too few", evidence)
-        rtol, atol = attempt.models.settings.tolerances(attempt.a.info.outputs[attempt.out_pairs[k].a].name)
+        rtol, atol = attempt.settings.tolerances(attempt.a.info.outputs[attempt.out_pairs[k].a].name)
         allowed = rtol * np.abs(a).max(0) + atol * np.abs(a).max(initial=0.0)
         distances = [distribution_distance(a[:, i], b[:, i], allowed[i]) for i in range(elements)]
         limit = math.sqrt(math.log(2 * elements / CHANCE) / count)

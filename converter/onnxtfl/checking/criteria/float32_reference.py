@@ -31,7 +31,7 @@ class Float32Reference(PerOutput):
     name: CriterionName = "float32-reference"
 
     def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
-        return out.is_float and not attempt.models.keeps_state and attempt.reference.is_rough
+        return out.is_float and not attempt.keeps_state and attempt.reference.is_rough
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment:
         pair, largest = attempt.out_pairs[k], 0.0

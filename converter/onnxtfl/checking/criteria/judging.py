@@ -90,7 +90,7 @@ def _pending(outputs: Sequence[OutputCheck], name: str) -> list[int]:
 
 def _only_in_sequence(attempt: Attempt, found: Judged, k: int) -> bool:
     """Whether an output of stateless models differs only in a repeated run: no criterion may accept that."""
-    return found.outputs[k].run is not None and not attempt.models.keeps_state and not attempt.differs_alone(k)
+    return found.outputs[k].run is not None and not attempt.keeps_state and not attempt.differs_alone(k)
 
 
 def with_uncompared(report: CheckReport, pairs: Iterable[tuple[TensorInfo, TensorInfo]]) -> CheckReport:

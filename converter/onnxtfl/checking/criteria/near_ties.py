@@ -27,7 +27,7 @@ class NearTies(PerOutput):
     name: CriterionName = "near-ties"
 
     def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
-        return not attempt.models.keeps_state
+        return not attempt.keeps_state
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
         pair, flips = attempt.out_pairs[k], 0
@@ -35,7 +35,7 @@ class NearTies(PerOutput):
         selection = attempt.a.facts.selections.get(a.name)
         if selection is None or attempt.a.slots or attempt.b.slots:
             return None
-        rtol, atol = attempt.models.settings.tolerances(a.name)
+        rtol, atol = attempt.settings.tolerances(a.name)
         for number in attempt.runs:
             run = attempt.reference.runs[number]
             x, y = run.outputs[pair.a], attempt.alone[number][pair.b]

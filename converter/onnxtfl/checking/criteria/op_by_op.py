@@ -48,12 +48,12 @@ class OpByOp:
 
     def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
         sides = attempt.a, attempt.b
-        if attempt.models.settings.levels is not None:  # one model is quantized: no op agrees within rounding
+        if attempt.settings.levels is not None:  # one model is quantized: no op agrees within rounding
             return Ruling()
         if any(side.info.hybrid for side in sides):  # kernels round their operands differently
             return Ruling()
         quantized = all(side.facts.quantized for side in sides)
-        if attempt.models.keeps_state and not quantized:
+        if attempt.keeps_state and not quantized:
             return Ruling()
         started = time.perf_counter()
         try:
@@ -127,7 +127,7 @@ def _is_exact(covered: Coverage) -> bool:
 
 
 def _is_over(attempt: Attempt, seconds: float) -> bool:
-    patience = attempt.models.settings.patience
+    patience = attempt.settings.patience
     return patience is not None and seconds > patience
 
 
@@ -189,7 +189,7 @@ def _inside(attempt: Attempt, number: int, folder: Path) -> Inside:
     values, options = attempt.reference.runs[number].values, attempt.b_options
     a = attempt.a.traced(values, replace(attempt.options, kernels="builtin"), folder)
     b = attempt.b.traced(attempt.fed[number], replace(options, **attempt.b.run_options), folder)
-    return Inside(a, b, attempt.models.settings.tensors, attempt.models.expect, attempt.a.facts.sigmoids)
+    return Inside(a, b, attempt.settings.tensors, attempt.tolerance.expect, attempt.a.facts.sigmoids)
 
 
 def _selects_alike(attempt: Attempt, number: int, positions: Sequence[int], inside: Inside) -> bool:
@@ -207,7 +207,7 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], inside: I
     known = inside.matches | {end.b: end for end in ends if end is not None}
     matches = needed_matches(inside.b, [known[i] for i in sorted(known)], [end.b for end in ends if end is not None])
     until = time.perf_counter() + attempt.options.time_limit
-    engine = Engine(inside.a, inside.b, matches, attempt.models.expect, until, sigmoids=inside.sigmoids)
+    engine = Engine(inside.a, inside.b, matches, attempt.tolerance.expect, until, sigmoids=inside.sigmoids)
     return engine, coverage(engine.run(), [-1 if end is None else end.b for end in ends])
 
 

@@ -23,14 +23,14 @@ class PreActivation(PerOutput):
     name: CriterionName = "pre-activation"
 
     def applies(self, attempt: Attempt, out: OutputCheck) -> bool:
-        return out.is_float and not attempt.models.keeps_state and not attempt.reference.is_rough
+        return out.is_float and not attempt.keeps_state and not attempt.reference.is_rough
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
         """Compare the operands of the Sigmoid that computes an output; None for other outputs."""
         names = _operands(attempt, k)
         if names is None or attempt.a.worker is None or attempt.b.worker is None:
             return None
-        largest, expect = 0.0, attempt.models.expect
+        largest, expect = 0.0, attempt.tolerance.expect
         for number in attempt.runs:
             values = attempt.a.hidden.given(attempt.reference.runs[number].values)
             a = tensor_inside(attempt.a.info.path, names[0], attempt.a.worker, values, attempt.options)

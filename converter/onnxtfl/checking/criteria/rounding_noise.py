@@ -17,7 +17,7 @@ class RoundingNoise(PerOutput):
         if not out.is_float or any(j.criterion == "pre-activation" for j in out.judgments):
             return False
         quantized = attempt.a.facts.quantized or attempt.b.facts.quantized
-        return not (attempt.models.keeps_state or attempt.reference.is_rough or quantized)
+        return not (attempt.keeps_state or attempt.reference.is_rough or quantized)
 
     def judgment(self, attempt: Attempt, k: int) -> Judgment | None:
         if not all(self._is_explicable(attempt, k, number) for number in attempt.runs):

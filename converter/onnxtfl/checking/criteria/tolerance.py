@@ -80,6 +80,11 @@ class Tolerance:
         return max(self.settings.atol, TOLERANCE if self.a.info.hybrid or self.b.info.hybrid else 0.0)
 
     @property
+    def expect(self) -> Expectation:
+        """How close tensors inside of the models have to be."""
+        return Expectation(self.settings.rtol, self.atol)
+
+    @property
     def _half(self) -> float:
         """Return the tolerance for a .tflite that computes in float16 and rounds in each op; 0.0 for other files."""
         sides = [side for side in (self.a, self.b) if side.info.format == "tflite"]

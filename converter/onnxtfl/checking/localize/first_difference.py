@@ -56,7 +56,7 @@ class PerLayer:
         second = b.traced(self.fed, kernels, folder)
         until = time.perf_counter() + options.time_limit
         matches, how = self._matches(first, second, until)
-        engine = Engine(first, second, matches, self.models.expect, until, accumulated=True)
+        engine = Engine(first, second, matches, self.models.tolerance.expect, until, accumulated=True)
         layers = engine.run()
         if wrong := refuted([layer for layer in layers if layer.runs]):
             engine = replace(engine, matches=[match for match in matches if match.b not in wrong], layers=[])

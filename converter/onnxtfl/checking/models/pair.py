@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from onnxtfl.checking.criteria.tolerance import Tolerance
-from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.copies import use_copy_with_weights, use_exact_copy, use_sorted_copy
 from onnxtfl.checking.models.fallbacks import in_words
 from onnxtfl.checking.models.side import Begun, Side, judged_refusal
@@ -96,11 +95,6 @@ class ModelPair:
     def tolerance(self) -> Tolerance:
         """How outputs are compared."""
         return Tolerance(self.a, self.b, self.settings)
-
-    @property
-    def expect(self) -> Expectation:
-        """How close tensors inside of the models have to be."""
-        return Expectation(self.settings.rtol, self.tolerance.atol)
 
     @property
     def options(self) -> RunOptions:

@@ -20,9 +20,8 @@ from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
-from onnxtfl.ir.types import DType, shapes_compatible
+from onnxtfl.ir.types import DType, rank_of, shapes_compatible
 
 HUGE = 1 << 31
 """Bounds of slices from here on mean the end of the axis."""

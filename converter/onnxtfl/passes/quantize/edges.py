@@ -19,7 +19,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, infer
 from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, take_name
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import may_declare
 from onnxtfl.ir.types import DType, TensorType
@@ -57,7 +57,7 @@ def count_steps_of_outputs(graph: Graph) -> None:
         steps = Term(b, _as_real(b, value)) / quantization.scales[0]
         whole = steps.apply(ops.RoundNearestEven) + float(quantization.zero_points[0])
         counted = whole.clamp(-(2.0**31), float(np.nextafter(np.float32(2**31), np.float32(0)))).to(DType.INT32).value
-        counted.name, value.name, counted.origins = value.name, None, value.origins
+        take_name(value, counted)
         graph.outputs[i] = counted
 
 
@@ -127,7 +127,7 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
     assert node is not None
     b = Builder(graph, node.next, cause=node, maker="quantized inputs and outputs")
     made = convert_quantization(b, source, wanted)
-    made.name, value.name, made.origins = value.name, None, value.origins
+    take_name(value, made)
     return made
 
 
