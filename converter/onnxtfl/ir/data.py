@@ -76,9 +76,13 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
             found.update(chunk.data)
         return self.dtype, self.nbytes, found.digest()
 
-    @abstractmethod
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        """The elements with `start <= index < stop` along `axis`, of all other axes, as an unpacked NumPy array."""
+        """The elements with `start <= index < stop` along `axis`, of all other axes, as an unpacked NumPy array.
+
+        Subclasses define this or `numpy`.
+        """
+        part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+        return part
 
     @property
     def size(self) -> int:
@@ -150,10 +154,6 @@ class ArrayData(TensorData):
         if self._key is None:
             self._key = ("array", self.dtype, self.size, _digest(self._array))
         return self._key
-
-    def slab(self, axis: int, start: int, stop: int) -> Array:
-        part: Array = self._array[(slice(None),) * axis + (slice(start, stop),)]
-        return part
 
     def numpy(self) -> Array:
         return self._array
@@ -314,7 +314,7 @@ class FileData(TensorData):
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         if self.dtype.bits < 8 or self.nbytes <= CHUNK:
-            return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+            return super().slab(axis, start, stop)
         outer, n = math.prod(self.shape[:axis]), self.shape[axis]
         inner = math.prod(self.shape[axis + 1 :]) * self.dtype.bits // 8
         result = np.empty((outer, (stop - start) * inner), np.uint8)
@@ -392,7 +392,7 @@ class ReshapedData(TensorData):
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         if math.prod(self.shape[:axis]) != 1 or not self.base.size or not self.base.shape:
-            return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+            return super().slab(axis, start, stop)
         inner, row = math.prod(self.shape[axis + 1 :]), self.base.size // self.base.shape[0]
         first = start * inner // row
         rows = self.base.slab(0, first, -(-stop * inner // row)).reshape(-1)

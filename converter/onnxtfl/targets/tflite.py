@@ -120,7 +120,7 @@ class TfliteTarget(Target):
 
     def operand_name(self, node: Node, index: int) -> str | None:
         """The name in the table of ops; None for custom ops and variadic operands."""
-        name = node.op.name.removeprefix("tfl.")
+        name = node.op.name_in_file
         operands = entry(name).operands if name in op_names() else ()
         return operands[index].name if index < len(operands) and not operands[index].variadic else None
 
