@@ -57,6 +57,19 @@ def test_sizes_that_become_constant_are_known() -> None:
     assert not graph.outputs[1].tensor_type.is_static
 
 
+@pytest.mark.parametrize(("old", "new"), [("", "1"), ("6", "1x6"), ("[n]", "1x1x[n]"), ("[n]x[m]", "1x[n]x[m]")])
+def test_axes_that_a_broadcast_adds_stay(old: str, new: str) -> None:
+    """Where no operand spreads to them."""
+    old, new = (f"{sizes}x" if sizes else "" for sizes in (old, new))
+    text = f"""graph main(%x: tensor<{old}float32>, %s: tensor<{new}float32>) -> (%y) {{
+      %k = Shape(%s)
+      %r = BroadcastTo(%x, %k)
+      %y = Exp(%r)
+    }}"""
+    graph = transformed(text, simplify)
+    assert str(graph.outputs[0].type) == f"tensor<{new}float32>"
+
+
 def test_ends_keep_a_conversion_that_loses() -> None:
     text = """graph main(%x: tensor<3xfloat32>) -> (%y) {
       %a = Convert(%x) {dtype = !int32}

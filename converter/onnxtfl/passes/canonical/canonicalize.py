@@ -250,8 +250,14 @@ def broadcast_later(b: Builder, node: Node) -> Value | None:
 
 @CANONICAL.on(ops.BroadcastTo, quantized=True)
 def broadcast(b: Builder, node: Node) -> Value | None:
-    """Remove a broadcast to the operand's own shape."""
-    return node.operand(0) if _same_type(node.operand(0), node.result) else None
+    """Remove a broadcast to the operand's own shape; one that only adds axes of size 1 is a reshape."""
+    x, full = node.operand(0), node.result.tensor_type.shape
+    if _same_type(x, node.result):
+        return x
+    if full is None or x.tensor_type.shape is None or x.is_quantized:
+        return None
+    repeats_none = (1,) * (len(full) - x.rank) + x.shape == full
+    return reshape(b, x, full) if repeats_none and has_constant_target(full) else None
 
 
 def _identity_element(element: float, places: tuple[int, ...]) -> Callable[[Builder, Node], Value | None]:
@@ -465,7 +471,7 @@ def drop_broadcasts(b: Builder, node: Node) -> Value | None:
 def _spread_to(full: Shape, inner: Value, wide: Value, others: Sequence[Value]) -> bool:
     """Whether operands broadcast to `full` with `inner` in place of `wide`, whatever sizes there are at run time."""
     shapes = [v.tensor_type.shape for v in (inner, wide, *others)]
-    if any(shape is None or len(shape) > len(full) for shape in shapes):
+    if any(shape is None for shape in shapes) or max(v.rank for v in (inner, *others)) != len(full):
         return False
     own, repeated_, *rest = ((*(1,) * (len(full) - len(shape or ())), *(shape or ())) for shape in shapes)
     sizes = zip(full, own, repeated_, zip(*rest, strict=True) if rest else ((),) * len(full), strict=True)
