@@ -67,7 +67,8 @@ def fits_product(array: Array) -> bool:
 class Values:
     """The values of a graph under construction. ``arrays``: each in one run. ``sizes``: those of open dims.
 
-    ``fixed``: the open dims that have this size in all runs, because of another operand.
+    ``fixed``: the open dims that have this size in all runs, because of another operand. ``linked``: whether each node
+    reads the newest value it can.
     """
 
     seed: int
@@ -75,6 +76,7 @@ class Values:
     sizes: dict[str, int] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
+    linked: bool = False
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -122,14 +124,15 @@ class Values:
         shape: Sequence[int] | None = None,
     ) -> str:
         """A value with one of these dtypes and ranks (or this shape): one that exists, or a new one."""
-        dtype = self.choose(dtypes)
+        newest = [str(a.dtype) for a in list(self.arrays.values())[-1:] if self.linked]
+        dtype = newest[0] if newest and newest[0] in dtypes else self.choose(dtypes)
         same = [n for n, a in self.arrays.items() if a.dtype == dtype and fits(a)]
         if shape is not None:
             same = [n for n in same if self.arrays[n].shape == tuple(shape)]
         elif ranks:
             same = [n for n in same if self.arrays[n].ndim in ranks]
         if same and self.chance(0.85):
-            return str(same[max(self.below(len(same)) for _ in range(2))])
+            return str(same[-1] if self.linked else same[max(self.below(len(same)) for _ in range(2))])
         return self.new(dtype, self.shape(ranks) if shape is None else shape)
 
     def weight(self, dtype: str, shape: Sequence[int], low: float = -4, high: float = 4) -> str:

@@ -48,6 +48,10 @@ STEPS = {
     **graphs_patterns.STEPS, **graphs_microsoft.STEPS,
 }  # fmt: skip
 _COMMON = [name for name in STEPS if name not in graphs_microsoft.STEPS]
+_MOVES = [
+    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Concat", "Split", "Slice", "Gather",
+    "Pad", "Add", "Mul", "Neg", "Relu", "Where", "Cast", "ReduceSum", "ReduceMax", "MatMul", "Softmax", "DepthToSpace",
+]  # fmt: skip
 _REPEATED = [*graphs_control.STEPS, "layers in a row", "Transpose", "Concat", "Slice"]
 ELSEWHERE = {
     "sequences, which are no arrays": "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt "
@@ -70,11 +74,14 @@ _OF_FLOATS = ("QuickGelu", "QuantizeLinear")
 def drawn(seed: int) -> Drawing:
     """The random ONNX graph of a seed: most of one to five nodes, some of about twelve.
 
-    A tenth is of recurrent layers, loops and branches, one after the other.
+    A tenth is of recurrent layers, loops and branches, one after the other. A third are chains, mostly of ops that move
+    elements: each node reads the newest value it can.
     """
     g = Drawing(seed)
-    count = g.choose((1, 1, 2, 2, 3, 4, 5, 12, 12))
+    g.linked = g.chance(0.33)
+    count = g.choose((3, 4, 6, 8)) if g.linked else g.choose((1, 1, 2, 2, 3, 4, 5, 12, 12))
     names = _REPEATED if g.chance(0.1) else _COMMON if count > 5 else list(STEPS)
+    names = [*names, *_MOVES * 3] if g.linked else names
     for _ in range(6 * count):
         if len(g.nodes) >= count:
             break

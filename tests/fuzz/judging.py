@@ -85,7 +85,7 @@ def judged(source: Case, convert: Callable[[], Any], results: Results, runs: lis
 
 def is_excluded(graph: Values, fed: Arrays, assumptions: Collection[str]) -> bool:
     """Whether an open size is 0 of which the conversion's report says that it is at least 1, or that it is cut."""
-    stated = [text for text in assumptions if "at least 1: on empty tensors" in text]
+    stated = [text for text in assumptions if "at least 1: " in text]
     cut = any("crops and pads has" in text for text in assumptions)
     zero = [
         dim

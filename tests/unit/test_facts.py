@@ -183,6 +183,12 @@ def test_sizes_of_axes_fit_int32() -> None:
     assert not fits_int32(b(ops.Add, sizes, b.scalar(1, sizes)))
 
 
+def test_a_size_fits_int32_whatever_it_is_computed_from() -> None:
+    b = Builder(Graph())
+    sizes = b(ops.Shape, b.graph.add_input(TensorType(DType.FLOAT32, (symbol("n") * 3, 4))))
+    assert facts_of(sizes) == SIZES
+
+
 def test_integers_computed_from_named_sizes_are_bounded() -> None:
     graph = Graph()
     b = Builder(graph)

@@ -7,7 +7,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxtfl
+from onnxtfl.build.sizes import as_int32
 from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import symbol
+from onnxtfl.ir.graph import Graph, constant
+from onnxtfl.ir.types import DType, TensorType
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.tflite_ops import model as one_op
 from tests.unit.tiny_models import onnx_model, tflite_scale
@@ -394,3 +400,49 @@ def test_a_computed_size_of_0_of_a_reshape_is_said() -> None:
     (said,) = report.assumptions
     assert said.startswith("t, a size computed for a Reshape, is at least 1")
     assert set(report.minor_assumptions) == {said}
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_sizes_from_which_a_smaller_one_is_computed(axis: int) -> None:
+    """The sizes of the result are divided by the block size in int32: int64 has a product with the inverse for it."""
+    nodes = [
+        helper.make_node("DepthToSpace", ["x"], ["blocks"], blocksize=3),
+        helper.make_node("Flatten", ["blocks"], ["y"], axis=axis),
+    ]
+    model = onnx_model(nodes, [("x", FLOAT, ["n", 18, "h", "w"])], [("y", FLOAT, None)], {}).SerializeToString()
+    given = {"x": np.random.default_rng(0).standard_normal((4, 18, 2, 5), np.float32)}
+    found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", given))
+    np.testing.assert_array_equal(found["y"], run_onnx(model, given)["y"])
+
+
+def test_a_factor_beyond_int32_stays() -> None:
+    """The sizes are computed in int64, and converted."""
+    graph = Graph()
+    b = Builder(graph)
+    sizes = b(ops.Shape, graph.add_input(TensorType(DType.FLOAT32, (symbol("n"),))))
+    inverse = constant(np.asarray([pow(3, -1, 1 << 64) - (1 << 64)], np.int64))
+    made = as_int32(b, b(ops.Mul, sizes, inverse))
+    assert made.producer is not None and made.producer.op is ops.Convert
+    assert as_int32(b, b(ops.Min, sizes, constant(np.asarray([1 << 62])))).producer.op is ops.Min
+
+
+def test_a_scan_over_no_columns() -> None:
+    """It is no recurrent layer."""
+    infos = {name: helper.make_tensor_value_info(name, FLOAT, None) for name in ("h", "x", "next", "kept")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Max", ["h", "product"], ["most"]),
+        helper.make_node("MatMul", ["h0", "w"], ["factor"]),
+        helper.make_node("Mul", ["most", "factor"], ["scaled"]),
+        helper.make_node("Sigmoid", ["scaled"], ["next"]),
+        helper.make_node("Add", ["x", "next"], ["kept"]),
+    ]
+    body = helper.make_graph(nodes, "body", [infos["h"], infos["x"]], [infos["next"], infos["kept"]])
+    scan = helper.make_node("Scan", ["h0", "xs"], ["last", "all"], body=body, num_scan_inputs=1)
+    inputs = [("h0", FLOAT, [2, 0]), ("xs", FLOAT, [3, 2, 0])]
+    model = onnx_model([scan], inputs, [("all", FLOAT, None)], {"w": np.zeros((0, 0), np.float32)})
+    found = run_tflite(
+        onnxtfl.onnx_to_tflite(model, check=False).data or b"",
+        {"h0": np.zeros((2, 0), np.float32), "xs": np.zeros((3, 2, 0), np.float32)},
+    )
+    assert dict(found)["all"].shape == (3, 2, 0)

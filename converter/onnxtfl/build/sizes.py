@@ -15,6 +15,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_static
+from onnxtfl.ir.facts import fits_int32
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.slicing import INT32_MAX as INT32_MAX
@@ -103,9 +104,13 @@ def as_int32(b: Builder, value: Value) -> Value:
 
 
 def _is_arithmetic(node: Node) -> bool:
-    """Whether `node` computes sizes from others of the same element type."""
+    """Whether `node` computes sizes from others of the same element type, and does so in int32 too.
+
+    A bound that only selects (Min, Max) may be clamped, a term or factor may not.
+    """
     same = all(v is None or v.dtype is node.results[0].dtype for v in node.operands)
-    return same and issubclass(node.op, Elementwise) and node.op.propagates
+    fits = node.op.selects is not None or all(v is None or not v.is_constant or fits_int32(v) for v in node.operands)
+    return same and issubclass(node.op, Elementwise) and node.op.propagates and fits
 
 
 def with_int32(b: Builder, node: Node, *indices: int) -> list[Value] | None:

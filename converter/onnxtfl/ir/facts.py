@@ -75,7 +75,7 @@ class _Search:
             return UNKNOWN
         if (own := _own(value)) is not None:
             return own
-        found = _of_quantized(value) if value.is_quantized else of_type(value.dtype)
+        found = _of_quantized(value) if value.is_quantized else _of_sizes(value) or of_type(value.dtype)
         node, key = value.producer, (id(value), depth)
         if node is None or depth <= 0 or node.op.dialect != "neutral" or value.dtype is DType.BOOL:
             return found
@@ -84,6 +84,8 @@ class _Search:
                 return found
             self._found[key] = found
             made = self._made(value, node, depth - (4 if node.op.moves is None else 1))
+            is_sizes = not value.is_quantized and value.dtype.is_integer
+            made = made.known_inside(found.low, found.high) if is_sizes else made
             self._found[key] = _with_sign(found, made) if value.is_quantized else made
         return self._found[key]
 
@@ -103,19 +105,18 @@ class _Search:
 
 
 def _own(value: Value) -> Facts | None:
-    """Return the facts of the value without its producer; None if there are none."""
-    dtype, quantization = value.dtype, value.tensor_type.quantization
-    if value.data is not None and value.data.size <= _READ and dtype is not DType.STRING:
-        return of_array(value.numpy())
-    if quantization is not None:
-        return None
-    known = known_dims(value)
-    if known is None or not dtype.is_integer:
-        return None
-    if not known or any(map(is_open, known)):  # their producers tell more
+    """The facts of a constant; None of large ones and of strings."""
+    few = value.data is not None and value.data.size <= _READ and value.dtype is not DType.STRING
+    return of_array(value.numpy()) if few else None
+
+
+def _of_sizes(value: Value) -> Facts | None:
+    """The facts of integers whose expressions in sizes are known."""
+    known = known_dims(value) if value.dtype.is_integer else None
+    if not known or any(map(is_open, known)):
         return None
     first, *others = map(of_dim, set(known))
-    return first.or_else(*others).stored(dtype)
+    return first.or_else(*others).stored(value.dtype)
 
 
 def _of_quantized(value: Value) -> Facts:

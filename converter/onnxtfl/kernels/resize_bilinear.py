@@ -22,7 +22,7 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import as_int64, dim_value, iota
-from onnxtfl.ir.shapes import static_ints
+from onnxtfl.ir.shapes import dims_from, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.resize_nearest_neighbor import tfl_coordinates
 from onnxtfl.rewriting.stored_integers import integers_of, with_quantization
@@ -53,9 +53,7 @@ def bilinear_of_integers(b: Builder, node: Node, places: Mapping[str, str]) -> V
     dtype = x.dtype if quantization is None else quantization.dtype
     resized = static_ints(node.operand(1))
     sampling = Sampling.of({**ops.Resize.defaults, **places, "mode": "linear"})
-    known = node.operand(1).known
-    counts = node.result.shape[1:3] if known is None else tuple(known)
-    sides = zip(x.shape[1:3], counts, strict=False)
+    sides = zip(x.shape[1:3], dims_from(node.operand(1), 2) or (), strict=False)
     is_exact = resized is not None or all(fits_fixed_point(sampling, *side) for side in sides)
     if dtype not in (DType.INT16, *(() if quantization and is_exact else (DType.INT8,))):
         return None

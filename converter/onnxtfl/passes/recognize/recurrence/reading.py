@@ -100,13 +100,13 @@ class Reader:
         return without_reshapes(self.outside[base]) if base in self.outside else base
 
     def width(self, value: Value) -> int:
-        """Return the number of columns of `value`; UnfitError unless its leading axes have `batch` elements."""
+        """Return the number of columns of `value`, not 0; UnfitError unless its leading axes have `batch` elements."""
         shape = value.tensor_type.shape
         if shape is None:
             raise UnfitError
         for i in range(len(shape) + 1):
             rest = product(shape[i:])
-            if product(shape[:i]) == self.batch and isinstance(rest, int):
+            if product(shape[:i]) == self.batch and isinstance(rest, int) and rest > 0:
                 return rest
         raise UnfitError
 
