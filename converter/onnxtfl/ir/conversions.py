@@ -22,6 +22,14 @@ def convert_quantization(b: Builder, value: Value, quantization: Quantization | 
     return made
 
 
+def quantization_read(graph: Graph, value: Value) -> Quantization | None:
+    """The quantization in which all users read the real `value`; None if they differ, or it is an output of `graph`."""
+    if graph.is_output(value):
+        return None
+    found = {quantization_of(user.result) if user.op is ops.Convert else None for user in value.users()}
+    return found.pop() if len(found) == 1 else None
+
+
 _LAZY = (DType.INT8, DType.UINT8, DType.INT16)
 
 
