@@ -95,10 +95,8 @@ class OpEntry:
     """
 
     name: str
-    code: int
     operands: tuple[Parameter, ...]
     results: tuple[Parameter, ...]
-    options: str
     versions: tuple[Version, ...]
     fuses_as: str | None
     activations: frozenset[str]
@@ -199,10 +197,8 @@ def entry(op: str) -> OpEntry:
     kernels, costs = section(f"{op}.kernels"), section(f"{op}.costs")
     return OpEntry(
         name=op,
-        code=table["code"],
         operands=operands,
         results=results,
-        options=table.get("options", ""),
         versions=versions,
         fuses_as=table.get("fuses_as"),
         activations=frozenset(kernels.get("activations", "").split()),
