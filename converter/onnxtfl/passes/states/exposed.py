@@ -34,7 +34,6 @@ class ExposedState:
     points share the state. `initial`: stored values, a scalar for all elements; None if unknown.
     """
 
-    name: str
     input: int | None
     output: int | None
     initial: TensorData | None
@@ -69,8 +68,7 @@ def _exposed(graph: Graph, state: State, taken: set[str | None]) -> ExposedState
         graph.outputs.append(state.output)
         graph.output_names.append(_unique(name + NEXT, taken))
     inputs, outputs = len(graph.inputs) - 1 if reads else None, len(graph.outputs) - 1 if writes else None
-    quantization = quantization_of(state.input)
-    return ExposedState(name, inputs, outputs, state.initial, quantization)
+    return ExposedState(inputs, outputs, state.initial, quantization_of(state.input))
 
 
 def _unique(name: str, taken: set[str | None]) -> str:
