@@ -14,9 +14,9 @@ STEP = partial(transpose_columns, target=TfliteTarget())
 
 
 def columns(shape: str, *starts: int) -> str:
-    """The text of slices of one column each."""
+    """The text of slices of one column each, from the last axis."""
     rank = shape.count("x") + 1
-    sizes, lines = [int(n) for n in shape.split("x")], []
+    sizes, lines = [int(n) if n.isdigit() else 99 for n in shape.split("x")], []
     for i, start in enumerate(starts):
         begin, end = [*[0] * (rank - 1), start], [*sizes[:-1], start + 1]
         lines += [f" %b{i} = constant tensor<{rank}xint64> {begin}", f" %e{i} = constant tensor<{rank}xint64> {end}"]
@@ -45,6 +45,7 @@ def test_parts_of_a_split() -> None:
         ("1x20x4", (0, 1, 2, 3)),  # few rows
         ("1x300x4", (2,)),  # one column
         ("1x300x85", (0, 1)),  # of many
+        ("1x300x[n + 2]", (0, 1)),  # of a number that only the run knows
     ],
 )
 def test_others_stay(shape: str, starts: tuple[int, ...]) -> None:

@@ -368,3 +368,20 @@ def test_a_product_of_no_rows() -> None:
         x = np.ones(shape, np.float32)
         ((_, got),) = run_tflite(conversion.data, {"x": x})
         np.testing.assert_allclose(got, np.tanh(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_a_part_of_the_rows_that_are_found(count: int) -> None:
+    """Their number does not show that a row that is added makes it positive: (n - 2) // 3 + 1."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[6, 2, 8, 8] x, bool[6] is_found)
+        => (float[a, 2, 8, 8] y)
+        <int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3}, int64[1] end = {99}> {
+        some = Compress <axis = 0> (x, is_found)  part = Slice (some, one, end, zero, three)  y = Conv (part, w) }"""
+    model, random = onnx.parser.parse_model(text), np.random.default_rng(0)
+    kernel = random.normal(size=(2, 2, 1, 1)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(kernel, "w"))
+    feed = {"x": random.normal(size=(6, 2, 8, 8)).astype(np.float32), "is_found": np.arange(6) < count}
+    expected = run_onnx(model.SerializeToString(), feed)["y"]
+    ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)

@@ -13,6 +13,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_nonnegative, is_static, symbols
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.shown_sizes import is_of_inputs
 from onnxtfl.ir.types import TensorType
 
@@ -32,7 +34,14 @@ def may_lack_rows(node: Node) -> bool:
         return False
     found = set(symbols(shape[0]))
     is_alone = not any(found & set(symbols(d)) for v in others if v is not None for d in v.tensor_type.shape or ())
-    return is_alone and not is_nonnegative(shape[0] - 1) and not is_of_inputs(shape[0])
+    return is_alone and not is_nonnegative(shape[0] - 1) and not is_of_inputs(shape[0]) and not _has_another(value)
+
+
+def _has_another(value: Value) -> bool:
+    """Whether padding adds a row, which the expression of the number of rows need not tell: (n - 1) // 3 + 2."""
+    padded = made_by(value, ops.Pad)
+    rows = None if padded is None else static_ints(padded.operand(1))
+    return rows is not None and min(rows[:2]) >= 0 < max(rows[:2])
 
 
 def with_another_row(builder: Builder, node: Node) -> list[Value]:

@@ -27,7 +27,7 @@ def transpose_columns(graph: Graph, target: Target) -> None:
     """Read the columns of a transposed matrix where that is faster in kernels of `target`."""
     for x in {node.operand(0): None for node in graph.nodes if _columns(node)}:
         readers = [node for node in x.users() if node.operand(0) is x and _columns(node)]
-        if x.tensor_type.is_static and x.rank <= MOST_AXES and sum(len(_columns(node)) for node in readers) > 1:
+        if x.rank <= MOST_AXES and sum(len(_columns(node)) for node in readers) > 1:
             _transpose(graph, x, readers, target)
 
 
@@ -37,7 +37,7 @@ def _columns(node: Node) -> list[int]:
         return []
     x, last = node.operand(0), node.operand(0).rank - 1
     shape = (*x.shape[:-1], 1)
-    are_columns = all(r.tensor_type.is_static and r.shape == shape for r in node.results)
+    are_columns = x.tensor_type.is_static and all(r.tensor_type.shape == shape for r in node.results)
     if not are_columns or x.shape == shape or x.dtype not in (DType.FLOAT32, DType.INT32):
         return []
     if node.op is ops.Split:
