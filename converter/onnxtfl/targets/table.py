@@ -43,8 +43,8 @@ class Version:
 class CostRow:
     """Nanoseconds for each unit of work (see :mod:`work`).
 
-    The row applies to instances whose operands `constant` are constants, that work along the last axis (`last` True),
-    along another one (False), or along either (None), that have these `options`, and whose amounts of work are in
+    The row applies to an instance of the op if its operands `constant` are constants, its axis is the last one (`last`
+    True), another one (False) or any (None), its options have the values `options`, and its amounts of work are within
     `ranges` (lowest, highest).
     """
 
