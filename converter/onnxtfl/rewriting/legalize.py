@@ -36,8 +36,8 @@ from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
 MAX_STEPS_PER_NODE = 400
-MAX_DEPTH = 64
-"""The longest chain of rewrites; a longer one means that two rewrites undo each other."""
+MAX_DEPTH, MOST_DEPTH = 64, 256
+"""The longest chains of rewrites: of forms that are refused, and of all. Longer ones undo each other."""
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
@@ -62,7 +62,7 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
             continue
         work.extend((new, depth + 1) for new in reversed(made))
         budget -= 1 if made else 0
-        if budget < 0:
+        if budget < 0 or depth > MOST_DEPTH:
             raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name, code="E-OP-004")
     if refused:
         raise _all_refused(refused, target)
