@@ -21,8 +21,11 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.declared_sizes import lift_with_declared_sizes
 from onnxtfl.passes.canonical.feature_sizes import fix_features
 from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
+from onnxtfl.passes.canonical.growth import Growth
+from onnxtfl.passes.canonical.half_kernels import narrow_kernels, widen_kernels
 from onnxtfl.passes.canonical.joined_convolutions import join_convolutions
 from onnxtfl.passes.canonical.merged_columns import merge_columns
+from onnxtfl.passes.canonical.merged_groups import merge_groups
 from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.parted_convolutions import FEATURES, READ_TAPS
 from onnxtfl.passes.canonical.phases import PHASES
@@ -175,7 +178,13 @@ def recognized(target: Target, options: Options) -> Passes:
     """Fuse several ops to the one that ONNX has for them."""
     from onnxtfl.passes.recognize import RECOGNIZE, RECOGNIZE_LAYERS
 
-    return [RECOGNIZE, RECOGNIZE_LAYERS]
+    return kernels_as_constants(RECOGNIZE, RECOGNIZE_LAYERS)
+
+
+def kernels_as_constants(*passes: Pass | Group) -> Passes:
+    """Run `passes` with the kernels of convolutions that are stored as float16 as constants."""
+    widen = Pass("widen kernels", widen_kernels, EVERYWHERE)
+    return [widen, *passes, Pass("narrow kernels", narrow_kernels, EVERYWHERE)]
 
 
 def layers_of_scans(target: Target, options: Options) -> Passes:
@@ -271,7 +280,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     """
     if not isinstance(target, TfliteTarget) or target.delegate is None:
         return []
-    gains, is_exact = Gains(target), not options.is_quantized_later
+    gains, growth, is_exact = Gains(target), Growth(), not options.is_quantized_later
     surely = partial(gains.pays, surely=True)
     forms = Patterns.of(PHASES, CONVERTED_WEIGHTS, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
@@ -280,9 +289,11 @@ def delegate_forms(target: Target, options: Options) -> Passes:
     sums = [features, taps] if is_exact else []
     joined = Pass("joined convolutions", partial(join_convolutions, pays=surely), EVERYWHERE)
     shared = Pass("shared operands", share_operands, EVERYWHERE)
-    pairs = Pass("pairs of rows", compute_pairs_of_rows, EVERYWHERE)
+    groups = Pass("merged groups", partial(merge_groups, growth=growth), EVERYWHERE)
+    pairs = Pass("pairs of rows", partial(compute_pairs_of_rows, growth=growth), EVERYWHERE)
     in_pairs = [Group("pairs of rows", (pairs, *CLEANUP), dependent=True, needs=NEUTRAL)] if is_exact else []
-    return [Group("convolutions", (convolutions, *sums, joined, shared, *CLEANUP), needs=NEUTRAL), *in_pairs]
+    whole = Group("convolutions", (groups, convolutions, *sums, joined, shared, *CLEANUP), needs=NEUTRAL)
+    return kernels_as_constants(whole, *in_pairs)
 
 
 def integer_sums(target: Target, options: Options) -> Passes:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.canonical import row_pairs
 from onnxtfl.passes.canonical.dead_code import remove_dead
@@ -36,10 +38,11 @@ def read(graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("has_few_axes", [True, False])
-@pytest.mark.parametrize("rows", [6, 7])
-def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int) -> None:
-    graph = test_row_pairs.convolution((1, 64, rows, 5))
-    x = np.random.default_rng(1).standard_normal((1, 64, rows, 5)).astype(np.float32)
+@pytest.mark.parametrize(("rows", "groups"), [(6, 1), (7, 1), (6, 2)])
+def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int, groups: int) -> None:
+    shape = (1, 64 * groups, rows, 5)
+    graph = test_row_pairs.convolution(shape, groups=groups)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     (before,) = [node.operand(1).numpy() for node in graph.nodes if node.op is ops.Conv]
     wanted = run(graph, [x])[0]
     assert compute_pairs_of_rows(graph)
@@ -48,9 +51,26 @@ def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int) -> Non
     fold(graph)
     read(graph)
     (convolution,) = [node for node in graph.nodes if node.op is ops.Conv]
+    assert convolution.attr("feature_group_count") == groups
     assert np.abs(convolution.operand(1).numpy() - before).max() <= 1e-6
     assert np.abs(run(graph, [x])[0] - wanted).max() <= 1e-6 * np.abs(wanted).max()
     assert op_counts(graph)["Slice"] == 0
+
+
+def test_pairs_that_are_transposed_before_their_axes_are_merged() -> None:
+    graph = test_row_pairs.convolution((1, 64, 6, 2))  # two columns are no pairs
+    x = np.random.default_rng(1).standard_normal((1, 64, 6, 2)).astype(np.float32)
+    wanted = run(graph, [x])[0].transpose(0, 2, 3, 1)
+    compute_pairs_of_rows(graph)
+    fold(graph)
+    (merged,) = [node for node in graph.nodes if node.result is graph.outputs[0]]
+    b = Builder(graph)
+    turned = b(ops.Transpose, merged.operand(0), permutation=(0, 2, 3, 4, 1))
+    graph.outputs = [reshape(b, turned, (1, 6, 2, 64)), *graph.outputs[1:]]
+    read(graph)
+    counts = op_counts(graph)
+    assert (counts["Conv"], counts["Transpose"], counts["Reshape"]) == (1, 1, 0)
+    assert np.abs(run(graph, [x])[0] - wanted).max() <= 1e-6 * np.abs(wanted).max()
 
 
 def test_products_of_other_kernels_stay() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
@@ -35,6 +36,16 @@ def parts(kernel: str, padding: str, dilation: str = "1, 1") -> Graph:
     return graph
 
 
+def turn(graph: Graph) -> None:
+    """Let the convolution write the features last, and transpose its result."""
+    (node,) = [node for node in graph.nodes if node.op is ops.Conv]
+    numbers = {"output_spatial_dimensions": (1, 2), "output_feature_dimension": 3}
+    b = Builder(graph, node)
+    (made,) = b.remade(node, *node.operands, **numbers)
+    graph.replace(node, [b(ops.Transpose, made, permutation=(0, 3, 1, 2))])
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
 @pytest.mark.parametrize(
     ("kernel", "padding", "dilation"),
     [
@@ -45,11 +56,14 @@ def parts(kernel: str, padding: str, dilation: str = "1, 1") -> Graph:
         ("1x3", "[0, 1, 0, 1]", "1, 1"),
     ],
 )
-def test_one_convolution(kernel: str, padding: str, dilation: str) -> None:
+def test_one_convolution(kernel: str, padding: str, dilation: str, is_turned: bool) -> None:
     whole = parse_graph(convolution(3, "8x7", kernel, padding, dilation=dilation))
     graph, inputs = parts(kernel, padding, dilation), random_inputs(whole)
+    if is_turned:
+        turn(graph)
     FEATURES_OF_TAPS.apply(graph)
     fold(graph)
+    remove_dead(graph)
     verify(graph, "after")
     assert op_counts(graph) == {"Conv": 1}
     kernels = [next(iter(each.nodes)).operand(1).numpy() for each in (graph, whole)]

@@ -11,7 +11,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.types import tensor
 from onnxtfl.ir.verify import verify
-from onnxtfl.passes.canonical import row_pairs
+from onnxtfl.passes.canonical import growth, row_pairs
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from tests.passes.helpers import op_counts
 
@@ -72,16 +72,27 @@ def test_pairs_have_two_thirds_of_the_products(
     assert not compute_pairs_of_rows(graph)
 
 
+def test_groups() -> None:
+    graph = convolution((1, 128, 6, 3), groups=2)
+    x = np.random.default_rng(1).standard_normal((1, 128, 6, 3)).astype(np.float32)
+    wanted = run(graph, [x])[0]
+    assert compute_pairs_of_rows(graph)
+    verify(graph, "after")
+    assert np.abs(run(graph, [x])[0] - wanted).max() <= 2e-6 * np.abs(wanted).max()
+    groups = [n.attr("feature_group_count") for n in graph.nodes if n.op is ops.Conv]
+    assert groups.count(2) == 4 and set(groups) == {2, 128}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {"kernel": (64, 64, 5, 5), "padding": (2, 2, 2, 2)},
-        {"kernel": (16, 64, 3, 3)},
+        {"kernel": (8, 64, 3, 3)},
         {"kernel": (32, 32, 3, 3), "shape": (1, 32, 128, 128)},
         {"strides": (2, 2)},
         {"padding": (0, 0, 0, 0)},
         {"shape": (1, 64, 2, 2)},
-        {"shape": (1, 128, 6, 5), "groups": 2},
+        {"kernel": (64, 16, 3, 3), "groups": 4},
         {"others": 100, "kernel": (512, 64, 3, 3)},
     ],
     ids=[
@@ -91,7 +102,7 @@ def test_pairs_have_two_thirds_of_the_products(
         "strides",
         "no padding",
         "one pair",
-        "groups",
+        "few features of a group",
         "constants grow too much",
     ],
 )
@@ -112,7 +123,7 @@ def test_constants_grow_for_the_largest_images_first() -> None:
         kernel = random.standard_normal((64, 64, 3, 3)).astype(np.float32)
         graph.outputs.append(b(ops.Conv, x, kernel, **{**spatial, **window}))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pairs, "SMALL_GROWTH", 64 * 64 * 3)
+        patch.setattr(growth, "SMALL_GROWTH", 4 * 64 * 64 * 3)
         assert compute_pairs_of_rows(graph)
     small, large = (output.producer for output in graph.outputs)
     assert small is not None and small.op is ops.Conv
@@ -120,7 +131,8 @@ def test_constants_grow_for_the_largest_images_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "size", "products"), [(32, 28, 4), (48, 28, 16), (48, 112, 4), (32, 6, 1), (48, 8, 4)]
+    ("features", "size", "products"),
+    [(24, 28, 4), (24, 112, 1), (32, 28, 4), (48, 28, 16), (48, 112, 4), (32, 6, 1), (48, 8, 4)],
 )
 def test_few_features(features: int, size: int, products: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer features, and fewer products, save less time, and those of pairs less again."""

@@ -19,11 +19,14 @@ way. The products are convolutions over three columns, which are computed for pa
 56 x 56 x 64          2862   2290              2003
 112 x 112 x 64       11703  10299             10533
 28 x 28 x 32           150    125               120
+40 x 40 x 64 to 16     380    312               289
+14 x 14 x 224 in 4     447    337               330
 112 x 112 x 32        3048   3139              3627
 14 x 14 x 128          564    417               248
 ==================  ======  =====  ================
 
-Sums and differences of images that leave the caches take longer: few features are worth it in small images only.
+The last one has 4 groups. Sums and differences of images that leave the caches take longer: few features are worth it
+in small images only.
 """
 
 from __future__ import annotations
@@ -31,7 +34,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -48,21 +50,20 @@ from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
+from onnxtfl.passes.canonical.growth import Growth, stored_size
 
-LEAST_FEATURES = (16, 24)
-"""The fewest features (the product of those of operand and result, over their sum), of rows and of their columns.
+LEAST_FEATURES = (8.5, 24)
+"""The fewest features (the product of those that a group reads and those of the result, over the sum of those of
+operand and result), of rows and of their columns.
 
 With fewer, sums and differences take the time that products save. The time of an element grows with the images by about
 their cube root, on machines with and without AVX-512.
 """
-SMALL_IMAGES = (400_000, 200_000)
-"""The elements of operand and result up to which their number does not matter, of rows and of their columns."""
+SMALL_IMAGES = (92_000, 300_000)
+"""The elements of operand and result (these twice, for two sums) up to which their number does not matter, of rows and
+of their columns."""
 LEAST_PRODUCTS = (1 << 20, 1 << 18)
 """The fewest products of a sample that are worth more ops, of rows and of their columns: the former take 20 us."""
-MOST_GROWTH = Fraction(1, 50)
-"""The most by which the constants of a graph grow, if that is more than `SMALL_GROWTH`."""
-SMALL_GROWTH = 1 << 16
-"""So many elements, 256 KiB, any graph may grow by: models of this size are a small part of what an app stores."""
 TAPS = 3
 
 
@@ -79,9 +80,11 @@ class Pairs:
     depth: int
 
     @property
-    def kernel_size(self) -> int:
-        """The number of elements of the kernel."""
-        return math.prod(self.node.operand(1).shape)
+    def growth(self) -> int:
+        """The bytes by which the kernel grows: float32 ones, of the sums of taps, replace what is stored."""
+        kernel = self.node.operand(1)
+        size: int = math.prod(kernel.shape) * kernel.dtype.bits // 8
+        return size + size // TAPS - (size if kernel.data is None else stored_size(kernel.data))
 
     @property
     def count(self) -> int:
@@ -94,23 +97,21 @@ class Pairs:
         return math.prod(spatial_sizes(attributes_of(self.node), "output", self.node.result.shape))
 
 
-def compute_pairs_of_rows(graph: Graph) -> bool:
+def compute_pairs_of_rows(graph: Graph, growth: Growth | None = None) -> bool:
     """Rewrite the convolutions with most products for each element of the kernel, as far as these may grow.
 
     Their own products are convolutions over three columns, which are computed in pairs in turn.
     """
     kernels = [node for node in graph.nodes if node.op is ops.Conv and node.operand(1).is_constant]
     found = [pairs for node in kernels if (pairs := _pairs(node)) is not None]
-    budget = _budget(graph) if found else Fraction(0)
+    growth = growth or Growth()
     work = [(-pairs.positions, place, pairs) for place, pairs in enumerate(found)]
     heapq.heapify(work)
     changed, places = False, itertools.count(len(work))
     while work:
         *_, pairs = heapq.heappop(work)
-        growth = Fraction(pairs.kernel_size, TAPS)
-        if growth > budget:
+        if not growth.take(graph, pairs.growth):
             continue
-        budget -= growth
         b = Builder(graph, pairs.node, maker="pairs of rows")
         graph.replace(pairs.node, [_rewritten(b, pairs)])
         for node in b.created if pairs.depth == 0 else ():
@@ -120,16 +121,9 @@ def compute_pairs_of_rows(graph: Graph) -> bool:
     return changed
 
 
-def _budget(graph: Graph) -> Fraction:
-    """How many elements all constants may grow by."""
-    constants = {v for node in graph.nodes for v in node.operands if v is not None}
-    size = sum(v.data.size for v in constants if v.data is not None)
-    return max(size * MOST_GROWTH, Fraction(SMALL_GROWTH))
-
-
 def _pairs(node: Node, depth: int = 0) -> Pairs | None:
     """The convolution `node` in pairs along one of its axes; its kernel is constant, or computed from constants."""
-    if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") != 1:
+    if node.op is not ops.Conv or not may_match(node, False):
         return None
     x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
     samples = sample_sizes(attributes, "input", x.shape), sample_sizes(attributes, "output", node.result.shape)
@@ -139,7 +133,7 @@ def _pairs(node: Node, depth: int = 0) -> Pairs | None:
         or len(attributes["input_spatial_dimensions"]) != 2
     ):
         return None
-    if not _saves_time(node, sum(map(math.prod, samples)), depth):
+    if not _saves_time(node, math.prod(samples[0]) + 2 * math.prod(samples[1]), depth):
         return None
     window = conv_window(attributes, kernel.shape).explicit(spatial_sizes(attributes, "input", x.shape))
     counts = spatial_sizes(attributes, "output", node.result.shape)
@@ -152,14 +146,14 @@ def _pairs(node: Node, depth: int = 0) -> Pairs | None:
 
 
 def _saves_time(node: Node, elements: int, depth: int) -> bool:
-    """Whether there are enough products, and enough features for samples of so many elements."""
+    """Whether there are enough products, and enough features for so many elements (of the result: twice as many)."""
     kernel, attributes = node.operand(1), attributes_of(node)
     read, made = (kernel.shape[attributes[f"kernel_{side}_feature_dimension"]] for side in ("input", "output"))
     positions = math.prod(spatial_sizes(attributes, "output", node.result.shape))
     if positions * math.prod(kernel.shape) < LEAST_PRODUCTS[depth]:
         return False
     least = LEAST_FEATURES[depth] * max(1.0, elements / SMALL_IMAGES[depth]) ** (1 / 3)
-    return bool(read * made >= least * (read + made))
+    return bool(read * made >= least * (read * attributes["feature_group_count"] + made))
 
 
 def _rewritten(b: Builder, pairs: Pairs) -> Value:

@@ -9,6 +9,7 @@ from onnxtfl.passes.canonical.canonicalize import MOVES
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS
 from onnxtfl.passes.canonical.simplify import SIMPLIFY
 from onnxtfl.passes.canonical.unit_axes import SINK
+from onnxtfl.passes.recognize.blocks_of_groups import BLOCKS_OF_GROUPS
 from onnxtfl.passes.recognize.clamping import CLAMP
 from onnxtfl.passes.recognize.contractions import CONTRACTIONS
 from onnxtfl.passes.recognize.convolution_parts import CONVOLUTION_PARTS
@@ -33,7 +34,7 @@ from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
-_FORMS = Patterns.of(DELEGATE_FORMS, FEATURES_OF_TAPS, REPEATED_ELEMENTS, MIRRORED_ENDS)
+_FORMS = Patterns.of(DELEGATE_FORMS, FEATURES_OF_TAPS, BLOCKS_OF_GROUPS, REPEATED_ELEMENTS, MIRRORED_ENDS)
 _PATTERNS = Patterns.of(
     _FORMS,
     CONVOLUTION_PARTS,

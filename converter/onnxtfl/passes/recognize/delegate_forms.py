@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from onnxtfl.ir.matching import made_by, single_use, splat_value
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.spatial import Window
 from onnxtfl.passes.canonical.fuse.linear import window_padding
@@ -155,8 +157,8 @@ class Product:
             return None
         attributes, x = attributes_of(node), node.operand(0)
         window = conv_window(attributes, node.operand(1).shape)
-        is_known = x.tensor_type.is_static and node.attr("feature_group_count") == 1
-        return cls(node, window.explicit(spatial_sizes(attributes, "input", x.shape)), rows) if is_known else None
+        sizes = spatial_sizes(attributes, "input", x.shape)
+        return cls(node, window.explicit(sizes), rows) if x.tensor_type.is_static else None
 
     def size(self, axis: int) -> int:
         """The number of rows that are combined, along a spatial axis."""
@@ -181,6 +183,27 @@ class Product:
 def _no_bias(node: Node) -> bool:
     bias = node.optional(2)
     return bias is None or (bias.is_constant and not bias.numpy().any())
+
+
+@DELEGATE_FORMS.on(ops.Reshape)
+def merged_before_transposed(b: Builder, node: Node) -> Value | None:
+    """Merge the axes of two joined values before these are transposed, if they are adjacent there too::
+
+    Reshape(Transpose(Concatenate(%x, %y)))    ->    Transpose(Reshape(Concatenate(%x, %y)))
+    """
+    turn = made_by(node.operand(0), ops.Transpose)
+    joined = None if turn is None else made_by(turn.operand(0), ops.Concatenate)
+    if turn is None or joined is None or len(joined.operands) != 2 or not turn.result.tensor_type.is_static:
+        return None
+    before, after, order = turn.result.shape, node.result.shape, turn.attr("permutation")
+    for axis, (first, second) in enumerate(pairwise(order)):
+        merged = (*before[:axis], before[axis] * before[axis + 1], *before[axis + 2 :])
+        if second == first + 1 and after == merged:
+            shape = list(joined.result.shape)
+            shape[first : first + 2] = [shape[first] * shape[second]]
+            moved = [place - (place > first) for place in order if place != second]
+            return transposed(b, reshape(b, joined.result, shape), moved)
+    return None
 
 
 @DELEGATE_FORMS.on(ops.Reshape)

@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.convolution import conv_window, renumbered, spatial_sizes, window_attributes
 from onnxtfl.ir.spatial import Window
 from onnxtfl.passes.recognize.convolution_parts import part_of, zeros_before
 from onnxtfl.rewriting.patterns import Patterns
@@ -30,9 +31,14 @@ FEATURES_OF_TAPS = Patterns()
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A part of the result of a convolution: its features, and where it is in the sum along the spatial axes."""
+    """A part of the result of a convolution: its features, and where it is in the sum along the spatial axes.
+
+    `source`: the whole result, perhaps with permuted axes; `attributes`: those of the convolution that makes it so.
+    """
 
     convolution: Node
+    source: Value
+    attributes: Mapping[str, Any]
     features: range
     read: tuple[range, ...]
     before: tuple[int, ...]
@@ -45,29 +51,35 @@ class Term:
         if not single_use(value, graph) or not inner.tensor_type.is_static:
             return None
         source, read = part_of(inner)
-        node = made_by(source, ops.Conv)
+        turn = made_by(source, ops.Transpose)
+        made = source if turn is None else turn.operand(0)
+        node = made_by(made, ops.Conv)
         if node is None or not node.operand(1).is_constant or not node.operand(0).tensor_type.is_static:
             return None
         attributes = attributes_of(node)
+        if turn is not None:
+            if not single_use(made, graph):
+                return None
+            attributes = {**attributes, **renumbered(attributes, "output", turn.attr("permutation"))}
         spatial = attributes["output_spatial_dimensions"]
         before = zeros_before(pad, spatial)
         if before is None or attributes["feature_group_count"] != 1:
             return None
         features = read[attributes["output_feature_dimension"]]
-        return cls(node, features, tuple(read[axis] for axis in spatial), tuple(before))
+        return cls(node, source, attributes, features, tuple(read[axis] for axis in spatial), tuple(before))
 
 
 @FEATURES_OF_TAPS.on(ops.Add)
 def taps_of_features(b: Builder, node: Node) -> Value | None:
     """The convolution with as many taps as there are terms, if these are all that is read of its result."""
     terms = _terms(node, b.graph)
-    if not terms or any(term.convolution is not terms[0].convolution for term in terms):
+    if not terms or any(term.source is not terms[0].source for term in terms):
         return None
-    convolution, attributes = terms[0].convolution, attributes_of(terms[0].convolution)
+    convolution, attributes = terms[0].convolution, terms[0].attributes
     terms.sort(key=lambda term: term.features.start)
     total, each = convolution.operand(1).shape[attributes["kernel_output_feature_dimension"]], terms[0].features
     found = [term.features for term in terms]
-    if len(convolution.result.uses) != len(terms) or b.graph.is_output(convolution.result):
+    if len(terms[0].source.uses) != len(terms) or b.graph.is_output(terms[0].source):
         return None
     if found != [range(start, start + len(each)) for start in range(0, total, len(each))]:
         return None
@@ -102,9 +114,8 @@ def _given(convolution: Node) -> Window:
 
 def _window(node: Node, terms: Sequence[Term]) -> Window | None:
     """The window whose taps along one axis are the terms; None if they do not read what such taps do."""
-    convolution, window = terms[0].convolution, _given(terms[0].convolution)
-    attributes = attributes_of(convolution)
-    sizes = spatial_sizes(attributes, "output", convolution.result.shape)
+    window, attributes = _given(terms[0].convolution), terms[0].attributes
+    sizes = spatial_sizes(attributes, "output", terms[0].source.shape)
     counts = spatial_sizes(attributes, "output", node.result.shape)
     shifts = [[r.start - n for r, n in zip(term.read, term.before, strict=True)] for term in terms]
     places = [axis for axis in range(window.rank) if len({shift[axis] for shift in shifts}) > 1]
@@ -143,7 +154,7 @@ def _bias(node: Node, terms: Sequence[Term]) -> Value | None:
     if given is not None and not given.is_constant:
         return None
     numbers = np.zeros(size * len(terms), np.float32) if given is None else given.numpy()
-    counts = spatial_sizes(attributes_of(convolution), "output", node.result.shape)
+    counts = spatial_sizes(terms[0].attributes, "output", node.result.shape)
     for term in terms:
         own, is_everywhere = numbers[term.features.start : term.features.stop], [*map(len, term.read)] == [*counts]
         if own.any() and not is_everywhere:
