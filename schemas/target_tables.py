@@ -16,20 +16,8 @@ from onnxtfl.dataclass import dataclass
 
 FOLDER, ROOT = "targets", "tflite"
 _INHERITED = (
-    *(
-        "min_runtime",
-        "fallback",
-        "shares_cpu",
-        "weights",
-        "loops",
-        "own_arithmetic",
-        "half",
-        "widens",
-        "folds_all",
-        "largest_integer",
-        "most_axes",
-    ),
-    *("accelerator", "runtime", "advice"),
+    *("min_runtime", "fallback", "shares_cpu", "weights", "loops", "own_arithmetic", "half", "widens", "folds_all"),
+    *("largest_integer", "most_axes", "accelerator", "runtime", "advice"),
 )
 FEATURES = ("open_sizes", "uint8_kernels", "hybrid_kernels", "int64", "float16", "quantized")
 """The features that a target may lack."""

@@ -1,6 +1,24 @@
-"""Makes every conversion of the tests, also in worker processes, run the verifier after each pass."""
+"""Settings and fixtures of all tests: every conversion, also in worker processes, runs the verifier after each pass."""
+
+from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.harness.workers import Worker
 
 os.environ.setdefault("ONNXTFL_VERIFY", "1")
 os.environ.setdefault("ONNXTFL_NO_LOAD", "1")  # a process for each unchecked conversion; tests of it delete this
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """A process for the conversions and runs of a module, which may crash."""
+    from tests.harness.workers import Worker
+
+    with Worker() as process:
+        yield process

@@ -144,7 +144,7 @@ def _resolver_methods(model: bytes) -> list[str]:
 
     read = reader.read(model)
     graphs = {id(graph): graph for graph in (read.main, *(s.graph for s in read.signatures))}
-    ops = {node.op.name.partition(".")[2] for graph in graphs.values() for node in graph.walk()}
+    ops = {node.op.name_in_file for graph in graphs.values() for node in graph.walk()}
     entries = {op: narrowed("micro", op) for op in sorted(ops)}
     if missing := [op for op, known in entries.items() if known.is_missing]:
         message = f"TFLite Micro does not have these ops of the model: {', '.join(missing)}"

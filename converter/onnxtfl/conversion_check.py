@@ -16,6 +16,7 @@ from onnxtfl import temporary
 from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import RuntimeUnavailableError, UnsupportedError
 from onnxtfl.formats import TEXT_HEADS, files
+from onnxtfl.ir.data import PathLike
 from onnxtfl.options import of_signatures
 from onnxtfl.schemas.target_tables import target_tables
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from onnxtfl.quantizing import Quantizing
     from onnxtfl.runtimes import Workers
 
-PathLike = str | os.PathLike[str]
 MANY = 2000
 """The fewest nodes of a source whose graph is removed from memory: garbage collection visits all objects of all
 modules.

@@ -15,7 +15,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.bodies import body
 from onnxtfl.formats.source import Content
 from onnxtfl.inputs.data_files import read_arrays
-from onnxtfl.ir.data import Array
+from onnxtfl.ir.data import Array, PathLike
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.float16_evaluation import Float16Evaluation
 from onnxtfl.ir.graph import Graph, Node, State, Value
@@ -26,7 +26,6 @@ from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.pipeline_run import explicit_states
 from onnxtfl.rewriting.lift import lift
 
-PathLike = str | os.PathLike[str]
 Precision = Literal["float16", "float16-sums"]
 """A simulated arithmetic: "float16" stores each float value in float16 and accumulates sums in float32, "float16-sums"
 accumulates them in float16 too (:mod:`onnxtfl.ir.half`).
@@ -120,7 +119,7 @@ class _Watch:
 def _named(graph: Graph) -> Iterator[tuple[str, tuple[str, str]]]:
     """The first result and the op of each node of a file, by the name that lifting gives as its source."""
     for node in graph.walk():
-        op = node.op.name.partition(".")[2] or node.op.name
+        op = node.op.name_in_file or node.op.name
         tensor = next((r.name for r in node.results if r.name), "")
         yield node.name or tensor or op, (tensor or node.name or op, op)
 

@@ -20,7 +20,7 @@ from onnxtfl.formats.llm_metadata import described
 from onnxtfl.formats.neutral import lines as whole_lines
 from onnxtfl.formats.source import Content, is_container, open_source
 from onnxtfl.formats.tflite.tflite_metadata import normalizations
-from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.data import PathLike, TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.text import element_text, graph_lines
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from onnxtfl.placement import Placement
 
 T = TypeVar("T")
-PathLike = str | os.PathLike[str]
 SHORT = 8
 """Constants with more elements are printed as "..."."""
 MOST_NODES = 3000

@@ -6,7 +6,6 @@ A delegate reports its own kernels, in the order of the ops that it computes: `m
 from __future__ import annotations
 
 import functools
-import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +19,7 @@ from onnxtfl.inputs.description import TensorInfo, describe
 from onnxtfl.inputs.generation import UnknownInputError, make_input
 from onnxtfl.inputs.ranges import input_ranges
 from onnxtfl.inputs.sizes import open_shapes, requested, shape_facts, sized_by_name
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.model import Model
 from onnxtfl.pipeline import lifted_where_possible
@@ -97,7 +97,7 @@ def _described(op: TimedOp) -> tuple[float, str]:
 
 
 def op_times(
-    model: str | os.PathLike[str],
+    model: PathLike,
     input_shapes: Mapping[str, Sequence[int | str]] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> OpTimes:
@@ -138,9 +138,7 @@ def _of_onnx(read: Model, measured: Iterable[Sequence[Any]]) -> list[TimedOp]:
     return [TimedOp(results.get(name) or name, op, spent) for name, op, spent in measured]
 
 
-def _of_tflite(
-    model: str | os.PathLike[str], measured: Iterable[Sequence[Any]], replaced: Iterable[int]
-) -> list[TimedOp]:
+def _of_tflite(model: PathLike, measured: Iterable[Sequence[Any]], replaced: Iterable[int]) -> list[TimedOp]:
     """The ops of the file that LiteRT ran; kernels whose op is not known under their own names."""
     ops, entries = file_ops(model), list(measured)
     delegated, places = list(replaced), dict[int, int]()

@@ -22,6 +22,7 @@ from onnxtfl.formats.onnx import state_metadata
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.formats.tflite import writer as tflite_writer
 from onnxtfl.formats.tflite.model_tables import default_signature
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import FormatName, Model
 from onnxtfl.ir.quantization import dequantize
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from onnxtfl.passes.states.exposed import ExposedState
     from onnxtfl.targets.onnx import OnnxTarget
 
-    OnnxSource: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto
+    OnnxSource: TypeAlias = PathLike | bytes | onnx.ModelProto
 
 STAGES: tuple[Stage, ...] = (
     Stage("lift", of.lift),
@@ -128,7 +129,7 @@ def _converted(model: OnnxSource, conversion: PipelineRun) -> Model:
     return conversion.model(source, graph)
 
 
-def tflite_to_onnx(model: str | os.PathLike[str] | bytes, out: BinaryIO, options: Options) -> Report:
+def tflite_to_onnx(model: PathLike | bytes, out: BinaryIO, options: Options) -> Report:
     """Convert a TFLite model and write the .onnx to `out`, a seekable binary file; errors as for `onnx_to_tflite`."""
     from onnxtfl.formats.onnx import writer as onnx_writer
 
@@ -182,7 +183,7 @@ def lifted_where_possible(model: Model) -> Graph:
     return model.main
 
 
-def unsupported(model: str | os.PathLike[str] | bytes | onnx.ModelProto, options: Options) -> list[UnsupportedOp]:
+def unsupported(model: PathLike | bytes | onnx.ModelProto, options: Options) -> list[UnsupportedOp]:
     """Return all unsupported ops of a model; if all can be lifted, the error of the conversion."""
     is_tflite = isinstance(model, str | os.PathLike | bytes) and files.sniff(model) == "tflite"
     target: Target = _onnx_target(options) if is_tflite else _tflite_target(options)
@@ -204,7 +205,7 @@ def stages(source: FormatName, options: Options) -> list[str]:
     return ["file", "lifted", *dict.fromkeys(step.name for step in passes_for(target, options))]
 
 
-def inspect(model: str | os.PathLike[str] | bytes, stage: str, options: Options) -> Graph:
+def inspect(model: PathLike | bytes, stage: str, options: Options) -> Graph:
     """The graph of a model (either format) after a stage of its conversion to the other format.
 
     `stage`: "file", "lifted", or the name of a pass. Raises UsageError for another one.

@@ -31,9 +31,8 @@ class Report:
     `source_size`: its bytes, None in memory. `dropped_metadata`: the parts of the source's metadata that are too large.
     `source_files`: the source's files with external data. `assumptions`: what has to be true of dynamic sizes.
     `io_types`: see `HeldType`. `custom_ops`: those of users. `opset`: ONNX's and why, if not the default. `float16`:
-    which ops compute in it. `input_shapes`: those of all inputs, if the options have `dims`. `entries`: the keys of the
-    result's signatures, if the options have them. `gains`: of rewrites that only save time.
-    `not_loaded`: why the result was not loaded, although that was requested.
+    which ops compute in it. `input_shapes`: those of all inputs, if the options have `dims`. `gains`: of rewrites that
+    only save time. `not_loaded`: why the result was not loaded, although that was requested.
     """
 
     inputs: list[Description] = field(default_factory=list)
@@ -59,7 +58,6 @@ class Report:
     input_shapes: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
     opset: str = ""
     float16: str = ""
-    entries: tuple[str, ...] = ()
     gains: list[Gain] = field(default_factory=list)
     not_loaded: str = ""
 
@@ -81,4 +79,4 @@ def joined(reports: Mapping[str, Report]) -> Report:
     first, *others = reports.values()
     ops = sum((Counter(report.ops_after) for report in others), Counter(first.ops_after))
     assumptions = list(dict.fromkeys(one for report in reports.values() for one in report.assumptions))
-    return replace(first, ops_after=dict(ops), assumptions=assumptions, entries=tuple(reports))
+    return replace(first, ops_after=dict(ops), assumptions=assumptions)

@@ -6,7 +6,6 @@ and where the compiler or runtime of a target is not installed.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +19,7 @@ from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.outline import FileOp, file_ops
 from onnxtfl.ir.compact_record import decode
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.dims import is_static, size_or
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.metadata import RECORD, content_of
@@ -159,7 +159,7 @@ def _summed(op: str, reason: str, rewrite: str, names: Sequence[str]) -> str:
     return f"{len(names)} {op} ({some(names)}): {'; '.join(part for part in (reason, rewrite) if part)}"
 
 
-def place(model: str | os.PathLike[str], target: str, record: Record | None = None) -> Placement:
+def place(model: PathLike, target: str, record: Record | None = None) -> Placement:
     """Where each op of a .tflite file runs on ``target`` ("cpu", or a target with a table).
 
     ``record``: of the conversion that wrote it. Raises `InvalidModelError`, and `UsageError` for another target.
@@ -174,7 +174,7 @@ def place(model: str | os.PathLike[str], target: str, record: Record | None = No
     return replace(found, ops=tuple(replace(op, sources=sources.get(op.name, ())) for op in found.ops))
 
 
-def known_faults(model: str | os.PathLike[str]) -> list[str]:
+def known_faults(model: PathLike) -> list[str]:
     """What runtimes that take any .tflite compute wrongly of a file, without saying so; one line for each kind of op.
 
     Models with dynamic sizes are refused there. Special elements, like NaN, are left out.

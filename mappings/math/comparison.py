@@ -62,7 +62,7 @@ def _compare(b: Builder, node: Node) -> Value:
 
     Source: LiteRT kernels/comparisons.cc, kernels/internal/reference/comparisons.h (ComparisonWithScaling).
     """
-    direction = _DIRECTIONS[node.op.name.partition(".")[2]]
+    direction = _DIRECTIONS[node.op.name_in_file]
     operands = [node.operand(i) for i in (0, 1)]
     types = [_stored_type(v) for v in operands]
     orders = types[0] is DType.INT16 and direction not in ("EQ", "NE")

@@ -128,7 +128,7 @@ _TABLES = {
 @lift_tfl(*_TABLES)
 def _from_tfl(b: Builder, node: Node) -> Value:
     """int16 kernels differ from the function by several steps, so their results become a table."""
-    op, table = _TABLES[node.op.name.removeprefix("tfl.")]
+    op, table = _TABLES[node.op.name_in_file]
     return by_table(b, node, table) or b(op, node.operand(0))
 
 

@@ -147,7 +147,7 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
 
     Empty axes reduce nothing, a scalar is one axis, duplicates count once, axes of a scalar operand are ignored.
     """
-    x, kind, axes = node.operand(0), _BY_TFL[node.op.name.partition(".")[2]], node.operand(1)
+    x, kind, axes = node.operand(0), _BY_TFL[node.op.name_in_file], node.operand(1)
     if x.dtype is DType.BOOL:
         kind = {"max": "any", "min": "all", "prod": "all"}.get(kind, kind)
     if axes.tensor_type.rank == 0:

@@ -102,7 +102,7 @@ _BOUNDS = {"RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0
 
 @lift_tfl(*_BOUNDS)
 def _bounded(b: Builder, node: Node) -> Value:
-    return Term(b, node.operand(0)).clamp(*_BOUNDS[node.op.name.removeprefix("tfl.")]).value
+    return Term(b, node.operand(0)).clamp(*_BOUNDS[node.op.name_in_file]).value
 
 
 @lift_onnx("FastGelu", since=(1,), domain=_MICROSOFT)

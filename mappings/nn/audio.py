@@ -110,7 +110,7 @@ _WINDOWS = {"HannWindow": (0.5, 0.5), "HammingWindow": (25 / 46, 21 / 46), "Blac
 def _window(b: Builder, node: Node) -> Value:
     """Return a0 - a1 cos(2 pi n / N) + a2 cos(4 pi n / N), N = size (periodic) or size - 1."""
     size, dtype = node.operand(0), dtype_from(node.attr("output_datatype", 1))
-    factors, less = _WINDOWS[node.op.name.removeprefix("onnx.")], 0 if node.attr("periodic", 1) else 1
+    factors, less = _WINDOWS[node.op.name_in_file], 0 if node.attr("periodic", 1) else 1
     real = real_type(Term(b, size))
     index, period = (Term(b, v).to(real) for v in (iota(b, size), reshape(b, size, ())))
     n = index / (period - float(less))

@@ -123,7 +123,7 @@ _NUMBERS = {
 
 @lift_tfl(*_NUMBERS)
 def _tfl_conv(b: Builder, node: Node) -> Value:
-    x, kernel, name = node.operand(0), node.operand(1), node.op.name.removeprefix("tfl.")
+    x, kernel, name = node.operand(0), node.operand(1), node.op.name_in_file
     numbers = _NUMBERS[name]
     window = tfl_window(node, [kernel.shape[a] for a in numbers["kernel_spatial_dimensions"]], x.shape[1:-1])
     groups = _groups(node, x.shape[-1], kernel.shape[numbers["kernel_input_feature_dimension"]], kernel)

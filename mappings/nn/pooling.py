@@ -186,7 +186,7 @@ def _pads_too_much(node: Node) -> bool:
 
 @lift_tfl("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
 def _tfl_pool(b: Builder, node: Node) -> Value:
-    x, name = node.operand(0), node.op.name.removeprefix("tfl.")
+    x, name = node.operand(0), node.op.name_in_file
     window = tfl_window(node, (int(node.attr("filter_height")), int(node.attr("filter_width"))), x.shape[1:3])
     if name == "L2_POOL_2D":
         mean = b(ops.AveragePool, b(ops.Mul, x, x), **ops.pool_attributes(window, (1, 2)))

@@ -95,7 +95,7 @@ _Given = Value | list[Value] | None
 
 def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     """Return the outputs [steps, directions, batch, cells] and the last states [directions, batch, cells]."""
-    layer = _LAYERS[node.op.name.partition(".")[2]]
+    layer = _LAYERS[node.op.name_in_file]
     x, batch_major = node.operand(0), bool(node.attr("layout", 0))
     x = transposed(b, x, (1, 0, 2)) if batch_major else x
     size, recurrent = node.attr("hidden_size"), operands[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ VALUELESS = ("Absent", "Copy", "Shape", "Tuple", "Unstack", "GetTupleElement")
 DRAWN = [name for name, op in OPS.items() if op.effect is Effect.PURE and name not in (*NOT_DRAWN, *VALUELESS)]
 
 EDGES = [*DRAWN, "Copy", "Shape", "NonMaxSuppression", *edge_graphs.EDGES]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.parametrize("target", ["tflite", "onnx"])

@@ -6,8 +6,6 @@ fails is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.conformance import ratchet
@@ -22,12 +20,6 @@ _EVERY = 20
 """Of the op tests of older releases, of which most differ little, every how many runs here."""
 _NAMES = ratchet.case_names()
 _PARAMETERS = [pytest.param(mode, case, id=f"{mode}-{case.name}") for mode in MODES for case in load_cases(mode, True)]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.parametrize(("mode", "case"), _PARAMETERS)

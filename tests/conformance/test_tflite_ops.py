@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.conformance import ratchet
@@ -13,12 +11,6 @@ from tests.harness.workers import Worker
 
 _LIST = ratchet.load("tflite")
 _CASES = [pytest.param(case, id=case.name) for case in load_tflite_cases()]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.skipif(not _CASES, reason=f"there is no {ARCHIVE}")

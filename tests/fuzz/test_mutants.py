@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ from tests.harness.workers import Worker
 
 _SEEDS = range(1, 150)
 _SECONDS = 20.0
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 def test_mutants_convert_or_are_refused(worker: Worker) -> None:

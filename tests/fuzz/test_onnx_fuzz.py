@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,6 @@ from tests.harness.workers import Worker
 _TIMEOUT = 60.0
 _BATCH = 200
 _MEMORY = 3 << 30
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @dataclass(frozen=True)

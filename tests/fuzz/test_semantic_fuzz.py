@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -72,12 +72,6 @@ def models() -> list[bytes]:
         first.setdefault(case.ops[0], case)
     frozen = [freeze(case) for case in first.values() if len(case.data_sets[0][0]) > 1]
     return [case.model for case in (*first.values(), *frozen)]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.skipif(os.name != "posix", reason="memory cannot be limited here")

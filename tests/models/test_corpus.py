@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx
 import pytest
 
@@ -17,12 +15,6 @@ pytestmark = pytest.mark.skipif(not corpus.CORPUS.exists(), reason=f"no corpus a
 
 _LARGE = 1 << 20
 _TFLITE_FLOAT = [job.name for job in corpus.find_tflite("tflite2onnx")] if corpus.CORPUS.exists() else []
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 def _try(worker: Worker, job: Job) -> Report:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,12 +18,6 @@ def _quantized() -> list[str]:
         return []
     index = json.loads((corpus.CORPUS / "onnx" / "index.json").read_text(encoding="utf-8"))
     return [entry["name"] for entry in index if entry["kind"] == "quantized"]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.parametrize("kernels", ["builtin", "default"])

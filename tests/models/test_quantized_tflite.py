@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -35,12 +34,6 @@ def _files() -> list[str]:
         return []
     index = json.loads((corpus.CORPUS / "tflite" / "index.json").read_text(encoding="utf-8"))
     return [e["file"] for e in index if not e["kind"].startswith("float") and e["file"] not in _OTHER]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", _files())

@@ -426,8 +426,7 @@ def test_why_outputs_may_differ_though_the_conversion_is_correct(
         reference=SimpleNamespace(runs=[SimpleNamespace(outputs=[x])], others=lambda number: [[x]]),
         out_pairs=[SimpleNamespace(a=0, b=0)],
         alone=[[x + 1]],
-        moved=False,
-        tolerance=SimpleNamespace(ways=lambda *_: [(0,)]),
+        ways=lambda *_: [(0,)],
     )
     assert op_by_op._why(attempt, {0: [0]}, {0: attempt}) == why
 

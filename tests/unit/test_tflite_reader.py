@@ -270,16 +270,6 @@ def test_every_signature_is_kept() -> None:
         assert [g.name for g in whole.graphs()] == ["g0", "g1"]
 
 
-@needs_corpus
-def test_resources_are_found_with_their_contents() -> None:
-    found = [
-        r for c in op_cases() if c.startswith(("VAR_HANDLE", "HASHTABLE")) for r in read_model(op_case(c)).resources
-    ]
-    assert {r.kind for r in found} == {"variable", "table"}
-    tables = [r for r in found if r.kind == "table" and r.initial is not None]
-    assert tables and all(len(r.dtypes) == len(r.initial or ()) == 2 for r in tables)
-
-
 def calls_itself() -> bytes:
     code = [table("OperatorCode", builtin_code="CALL_ONCE", deprecated_builtin_code=127)]
     options = {"builtin_options_type": schema.options_union("CallOnceOptions")[1]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -93,12 +92,6 @@ CASES: list[Case] = [
     ("UNIQUE", (V,), 1, {"idx_out_type": "INT32"}),
     ("DILATE", (X[0, 0], i32(2, 3), np.float32(-1)), 1, {}),
 ]
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    with Worker() as process:
-        yield process
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])

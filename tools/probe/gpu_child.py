@@ -13,7 +13,8 @@ if __name__ == "__main__" and sys.path:
 
 from tools.probe.child import pack, serve, unpack
 
-from onnxtfl.runtimes.gpu_script import GpuError, Model
+from onnxtfl.runtimes.captured import FailedRunError
+from onnxtfl.runtimes.gpu_script import Model
 
 
 def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
@@ -23,7 +24,7 @@ def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
         file.flush()
         try:
             return "ran", [pack(array) for array in Model(file.name).run([unpack(packed) for packed in inputs])]
-        except GpuError as error:
+        except FailedRunError as error:
             if error.kind == "unavailable":
                 raise
             return "refused", str(error)

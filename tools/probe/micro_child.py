@@ -16,7 +16,8 @@ if __name__ == "__main__" and sys.path:
 
 from tools.probe.child import pack, serve, unpack
 
-from onnxtfl.runtimes.micro_script import Interpreter, MicroError
+from onnxtfl.runtimes.captured import FailedRunError
+from onnxtfl.runtimes.micro_script import Interpreter
 
 
 def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
@@ -27,7 +28,7 @@ def run(model: bytes, inputs: list[Any]) -> tuple[str, Any]:
         try:
             interpreter = Interpreter(file.name)
             return "ran", [pack(array) for array in interpreter.run([unpack(packed) for packed in inputs])]
-        except MicroError as error:
+        except FailedRunError as error:
             return "refused", str(error)
 
 

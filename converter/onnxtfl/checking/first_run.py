@@ -85,7 +85,7 @@ def _maker(models: ModelPair, case: int) -> InputMaker:
     infos = sized_by_name(requested(infos, settings.input_shapes, names), settings.dims)
     if a.format == "onnx":
         check_fixed(a.inputs, settings.input_shapes, names)
-    return InputMaker(models.a, models.b, models.inputs, settings, infos, case)
+    return InputMaker(models, infos, case)
 
 
 def _run_at(models: ModelPair, again: Any, is_first: bool) -> FirstRun:

@@ -10,14 +10,13 @@ import numpy as np
 
 from onnxtfl.checking.float16_report import SimulatedOutput, SimulatedRun, notes
 from onnxtfl.checking.models.pair import Chosen, ModelPair
-from onnxtfl.checking.pairing.interface import Pair, is_moved
-from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.pairing.interface import Pair, in_first_order, is_moved
+from onnxtfl.checking.report import CheckReport, with_notes
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.evaluation import Precision
 from onnxtfl.inputs.description import MismatchError, TensorInfo
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.half import Excess
-from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.quantization import dequantize
 
 SECONDS = 60.0
@@ -35,7 +34,7 @@ def with_float16(
     """
     simulation = _Simulation(models, values, expected, chosen)
     runs = tuple(simulation.run(precision) for precision in PRECISIONS)
-    report = replace(report, float16=runs, notes=(*report.notes, *notes(runs)))
+    report = with_notes(replace(report, float16=runs), *notes(runs))
     overflow = next((run.overflow for run in runs if run.overflow), "")
     return replace(report, status="failed", reason=overflow) if overflow and report.ok else report
 
@@ -80,7 +79,7 @@ class _Simulation:
         """Yield an output of the second model in each axis order in which it may match that of the first."""
         moved = any(map(is_moved, self.chosen))
         for way in self.models.tolerance.ways(pair, reference, found, moved):
-            array = found.transpose(inverse(way)) if is_moved(way) else found
+            array = in_first_order(found, way)
             if array.shape == reference.shape:
                 yield array
 

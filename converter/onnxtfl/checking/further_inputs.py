@@ -13,9 +13,9 @@ from onnxtfl.checking.criteria.base import Attempt
 from onnxtfl.checking.criteria.pre_activation import PreActivation, is_saturated
 from onnxtfl.checking.evidence import Verdict
 from onnxtfl.checking.inputs.coverage import in_words, unreached
-from onnxtfl.checking.models.side import FirstRun, Side
-from onnxtfl.checking.pairing.interface import Pair, shape_text
-from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed
+from onnxtfl.checking.models.side import FirstRun
+from onnxtfl.checking.pairing.interface import shape_text
+from onnxtfl.checking.report import BY_VALUE, CheckReport, InputUsed, with_notes
 from onnxtfl.checking.varied_runs import VariedRun
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.formats import files
@@ -57,14 +57,11 @@ class Compared(Protocol):
 
 @dataclass(frozen=True)
 class FurtherInputs:
-    """Both models and the compared inputs. ``compared``: judges a run on other inputs; ``varied_sets``:
+    """The runs of the first model, and their comparison. ``compared``: judges a run on other inputs; ``varied_sets``:
     compares many sets by the tolerance alone; ``feed``: inputs of the second model for those of the first. ``ran``:
     the first of the other sets on which the outputs were compared; ``changes``: of each output in all runs.
     """
 
-    a: Side
-    b: Side
-    out_pairs: Sequence[Pair]
     done: FirstRun
     attempt: Attempt
     compared: Compared
@@ -82,20 +79,22 @@ class FurtherInputs:
         if not report.ok or not self.done.later:
             return report
         report = self._with_dull(report)
-        if self.a.keeps_state or self.b.keeps_state:
+        if self.attempt.keeps_state:
             return report
         steps: list[Callable[[CheckReport], CheckReport]] = [self._on_varied]
-        if not (self.a.facts.quantized and self.b.facts.quantized):
+        if not (self.attempt.a.facts.quantized and self.attempt.b.facts.quantized):
             steps = [self._before_sigmoids, self._on_varied, self._at_another_size, self._at_sizes_of_1]
         for step in steps:
             report = step(report) if report.ok else report
-        report = self._with_unreached(report) if report.ok and (self.a.goals or self.b.goals) else report
+        has_goals = bool(self.attempt.a.goals or self.attempt.b.goals)
+        report = self._with_unreached(report) if report.ok and has_goals else report
         return self._with_unchanged(report) if report.ok else report
 
     def _with_unreached(self, report: CheckReport) -> CheckReport:
         """Return the report on inputs generated for coverage, with the goals that no input reaches."""
-        sets = [self.done.values, *(values for values, _ in self.done.later), *self.ran]
-        goals = self._unreached((self.a.goals, of_second_only(self.a.goals, self.b.goals)), sets)
+        sets = [*self.done.all_values, *self.ran]
+        first, second = self.attempt.a.goals, self.attempt.b.goals
+        goals = self._unreached((first, of_second_only(first, second)), sets)
         self.ran.clear()
         if any(goals) and self._tolerance_tells(report):
             report = self._judged_on(list(self._made_for(goals, sets)), report, MADE)
@@ -103,12 +102,13 @@ class FurtherInputs:
         left = (*goals[0], *goals[1])
         if not left or not report.ok:
             return report
-        return replace(report, unreached=left, notes=(*report.notes, in_words(left)))
+        return with_notes(replace(report, unreached=left), in_words(left))
 
     def _unreached(self, goals: Goals, sets: Sequence[list[Any]]) -> Goals:
         """Return the goals of both models that these inputs do not reach; none if unknown."""
         found, limit = list[list[Goal]](), max(LEAST, SEARCH_SHARE * self.attempt.seconds)
-        for side, wanted, fed in ((self.a, goals[0], sets), (self.b, goals[1], [*map(self.feed, sets)])):
+        a, b = (self.attempt.a, goals[0], sets), (self.attempt.b, goals[1], [*map(self.feed, sets)])
+        for side, wanted, fed in (a, b):
             try:
                 with Folder() as folder:
                     found.append(unreached(side, wanted, fed, self.attempt.options, folder, limit) if wanted else [])
@@ -120,15 +120,15 @@ class FurtherInputs:
         """Inputs that reach some of the goals, by the semantics of the model's graph; none of large models."""
         until = time.perf_counter() + max(LEAST, SEARCH_SHARE * self.attempt.seconds)
         may = scalable(self.done.values, self.done.choices)
-        for side, wanted, feed in ((self.a, goals[0], list), (self.b, goals[1], self.feed)):
-            large = side.summary is None or side.summary.size > MOST_BYTES or side.slots is not None
+        for side, wanted, feed in ((self.attempt.a, goals[0], list), (self.attempt.b, goals[1], self.feed)):
+            large = side.summary.size > MOST_BYTES or side.slots is not None
             if wanted and any(may) and not large and time.perf_counter() < until:
                 graph = lifted_where_possible(files.read(side.info.path))
                 if len(graph.inputs) == len(side.info.inputs):
                     yield from search(graph, wanted, sets, may, feed, until)
 
     def _tolerance_tells(self, report: CheckReport) -> bool:
-        rounding = any(side.info.hybrid or side.facts.rounds for side in (self.a, self.b))
+        rounding = any(side.info.hybrid or side.facts.rounds for side in (self.attempt.a, self.attempt.b))
         return not rounding and all(out.accepted_by in BY_VALUE for out in report.outputs)
 
     def _on_varied(self, report: CheckReport) -> CheckReport:
@@ -163,9 +163,9 @@ class FurtherInputs:
 
     def _before_sigmoids(self, report: CheckReport) -> CheckReport:
         """Compare the operands of saturated Sigmoids, unless that was done."""
-        outputs = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
+        outputs = self.done.all_outputs
         checks, criterion = list(report.outputs), PreActivation()
-        for k, (pair, check) in enumerate(zip(self.out_pairs, report.outputs, strict=True)):
+        for k, (pair, check) in enumerate(zip(self.attempt.out_pairs, report.outputs, strict=True)):
             if check.was_accepted_by(criterion.name) or not all(is_saturated(one[pair.a]) for one in outputs):
                 continue
             try:
@@ -182,29 +182,29 @@ class FurtherInputs:
     def _with_dull(self, report: CheckReport) -> CheckReport:
         """The report, with a note that names the outputs that hardly depend on the inputs."""
         outputs = self.done.later[0][1]
-        pairs = [] if self._is_one_set() else self.out_pairs
+        pairs = [] if self._is_one_set() else self.attempt.out_pairs
         dull = [p for p in pairs if hardly_changes(self.done.outputs[p.a], outputs[p.a])]
         done = {check.name for check in report.outputs if check.drawn or check.was_accepted_by(PreActivation.name)}
-        names = [name for pair in dull if (name := self.a.info.outputs[pair.a].name) not in done]
+        names = [name for pair in dull if (name := self.attempt.a.info.outputs[pair.a].name) not in done]
         said = f"{', '.join(map(repr, names))}: hardly depend{'s' if len(names) == 1 else ''} on the inputs"
-        return replace(report, notes=(*report.notes, f"{said}, so an error may not show")) if names else report
+        return with_notes(report, f"{said}, so an error may not show") if names else report
 
     def _note_changes(self, outputs: Sequence[Any]) -> None:
-        for pair in self.out_pairs:
+        for pair in self.attempt.out_pairs:
             self.changes[pair.a].add(outputs[pair.a])
 
     def _with_unchanged(self, report: CheckReport) -> CheckReport:
         """The report, with a note that names channels of outputs that no inputs changed."""
         if self._is_one_set():
             return report
-        for outputs in (self.done.outputs, *(outputs for _, outputs in self.done.later)):
+        for outputs in self.done.all_outputs:
             self._note_changes(outputs)
-        names = {pair.a: self.a.info.outputs[pair.a].name for pair in self.out_pairs}
+        names = {pair.a: self.attempt.a.info.outputs[pair.a].name for pair in self.attempt.out_pairs}
         said = [f"{found} of {names[k]!r}" for k, seen in self.changes.items() if (found := seen.constant())]
         if not said:
             return report
         runs = max(seen.runs for seen in self.changes.values())
-        return replace(report, notes=(*report.notes, f"never changed in {runs} runs: {'; '.join(said)}"))
+        return with_notes(report, f"never changed in {runs} runs: {'; '.join(said)}")
 
     def _is_one_set(self) -> bool:
         """Whether all ordinary runs are on the same inputs, the user's."""
@@ -216,7 +216,7 @@ class FurtherInputs:
             return report
         if found.status == "failed":
             return replace(found, reason=f"{_sizes(found.inputs)}: {found.reason}")
-        return replace(report, notes=(*report.notes, f"also compared {_sizes(found.inputs)}")) if found.ok else report
+        return with_notes(report, f"also compared {_sizes(found.inputs)}") if found.ok else report
 
     def _at_sizes_of_1(self, report: CheckReport) -> CheckReport:
         """Compare at batch 1, and with all dynamic sizes 1. Few models are used at such sizes: a difference there
@@ -232,7 +232,7 @@ class FurtherInputs:
                 return replace(found, reason=where)
             if found.status == "failed":
                 note = f"excluded from the verdict: the models differ {where}"
-                report = replace(report, excluded=_sizes(found.inputs), notes=(*report.notes, note))
+                report = with_notes(replace(report, excluded=_sizes(found.inputs)), note)
         return report
 
     def _elsewhere(self) -> CheckReport | None:
@@ -254,7 +254,7 @@ class FurtherInputs:
             return report
         verdict = "they agree" if found.ok else "they differ too"
         note = f"the models differ {_sizes(report.inputs)}; {_sizes(found.inputs)} {verdict}"
-        return replace(report, notes=(*report.notes, note))
+        return with_notes(report, note)
 
 
 def _sizes(inputs: Sequence[InputUsed]) -> str:

@@ -20,7 +20,7 @@ from onnxtfl.runtimes.speed import speed_change
 
 def with_models(report: CheckReport, sides: Sequence[Side], settings: Settings) -> CheckReport:
     """The report with the summaries of both models, and with their profiles on the inputs of the check."""
-    models = tuple(side.summary for side in sides if side.summary is not None)
+    models = tuple(side.summary for side in sides)
     profiles = tuple(_profile(side, settings.time_limit) for side in sides) if settings.profile else ()
     return replace(report, models=models, profiles=profiles, speed=_speed(sides[1], settings))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.report import CheckReport, with_notes
 from onnxtfl.checking.settings import Settings
 from onnxtfl.inputs.calibrated import LEVELS, calibrated
 
@@ -47,4 +47,4 @@ def with_advice(report: CheckReport, settings: Settings) -> CheckReport:
     if settings.levels is None or report.status != "failed":
         return report
     note = "a quantized model approximates its source only on inputs like those of its calibration: use such (`data`)"
-    return replace(report, notes=(*report.notes, note))
+    return with_notes(report, note)

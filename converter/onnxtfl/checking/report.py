@@ -242,6 +242,11 @@ def _percent(share: float) -> str:
     return f"{int(share * 1000) / 10:g} %"
 
 
+def with_notes(report: CheckReport, *notes: str) -> CheckReport:
+    """The report with further notes."""
+    return replace(report, notes=(*report.notes, *notes))
+
+
 def worst(checks: Sequence[OutputCheck]) -> OutputCheck:
     """The check of an output in the run with the largest error. It counts as compared if it was compared in any run."""
     for number, check in enumerate(checks, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ import numpy as np
 from onnxtfl.checking.models.side import Side
 from onnxtfl.errors import OutputError
 from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.ir.data import PathLike
 
 
 def save_run(
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     number: int,
     sides: tuple[Side, Side],
     values: Sequence[Any],

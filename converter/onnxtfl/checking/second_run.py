@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +15,7 @@ from onnxtfl.checking.models.fallbacks import fallbacks
 from onnxtfl.checking.models.pair import Chosen, ModelPair
 from onnxtfl.checking.models.side import Begun, FirstRun
 from onnxtfl.checking.pairing.interface import is_moved
-from onnxtfl.checking.report import CheckReport, InputUsed
+from onnxtfl.checking.report import CheckReport, InputUsed, with_notes
 from onnxtfl.checking.saving import save_run
 from onnxtfl.inputs.description import MismatchError
 from onnxtfl.runtimes import RunError
@@ -52,7 +52,7 @@ class SecondRun:
     _ways: Iterator[str] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.reference = self._reference([(self.done.values, self.done.outputs), *self.done.later])
+        self.reference = self._reference(zip(self.done.all_values, self.done.all_outputs, strict=True))
 
     def compared(self, attempt: int) -> Compared:
         """Run and compare in the layout of an attempt: the report of the main kernel set, or of the first other set
@@ -71,7 +71,7 @@ class SecondRun:
             other, _ = self._run(kernels, chosen, used, begun.get(kernels), limit)
             if limit is not None and other.status == "not checked" and not other.outputs:
                 cut = f"{kernels} kernels not compared: {other.reason} ({first}: {seconds:.1f} s)"
-                report = replace(report, notes=(*report.notes, cut))
+                report = with_notes(report, cut)
                 continue
             other = self._judged_on(kernels, other, chosen)
             if other.status == "failed":
@@ -97,22 +97,13 @@ class SecondRun:
         self, chosen: Chosen, kernels: str, feeds: Feeds | None = None, reference: Reference | None = None
     ) -> Attempt:
         """Return the attempt for the criteria: the runs of ``reference``, by default those of `done`."""
-        reference, models = reference or self.reference, self.models
-        return Attempt(
-            models.a,
-            models.b,
-            models.outputs,
-            reference,
-            [models.fed_to_b(chosen, run.values) for run in reference.runs],
-            kernels,
-            any(map(is_moved, chosen)),
-            models.settings,
-            models.options,
-            feeds,
-            SHARE * (time.perf_counter() - self.started),
-        )
+        reference, seconds = reference or self.reference, SHARE * (time.perf_counter() - self.started)
+        models, moved = self.models, any(map(is_moved, chosen))
+        fed = [models.fed_to_b(chosen, run.values) for run in reference.runs]
+        known = models.tolerance, models.outputs, reference, fed, kernels, moved, models.options
+        return Attempt(*known, feeds, seconds)
 
-    def _reference(self, runs: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Reference:
+    def _reference(self, runs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> Reference:
         return Reference(self.models.a, tuple(SourceRun(*run) for run in runs), self.models.options)
 
     def _judged_on(self, kernels: str, report: CheckReport, chosen: Chosen) -> CheckReport:
@@ -134,17 +125,15 @@ class SecondRun:
         several = len(models.kernels) > 1 and not models.keeps_state
         if not wrong or not several or not all(out.run is not None for out in wrong):
             return report
-        values = [self.done.values, *(values for values, _ in self.done.later)]
-        expected = [self.done.outputs, *(outputs for _, outputs in self.done.later)]
         try:
-            alone = [models.b.run(models.fed_to_b(chosen, one), models.options) for one in values]
+            alone = [models.b.run(models.fed_to_b(chosen, one), models.options) for one in self.done.all_values]
         except RunError:
             return report
-        by_itself = models.compare(expected, alone, used)
+        by_itself = models.compare(self.done.all_outputs, alone, used)
         builtin, _ = self._run(models.kernels[1], chosen, used, None)
-        if not by_itself.ok or not builtin.ok or builtin.runs < len(values):
+        if not by_itself.ok or not builtin.ok or builtin.runs < len(alone):
             return report
-        return replace(by_itself, notes=(*by_itself.notes, UNSTEADY))
+        return with_notes(by_itself, UNSTEADY)
 
     def _patience(self, seconds: float) -> float | None:
         """Return the time limit in seconds for another kernel set if the first took ``seconds``; None: unlimited."""
@@ -160,8 +149,7 @@ class SecondRun:
         time_limit: float | None = None,
     ) -> tuple[CheckReport, float]:
         """Compare the outputs of runs that have ``begun``, or begin now; returns the seconds that they took too."""
-        models, settings = self.models, self.models.settings
-        values = [self.done.values, *(values for values, _ in self.done.later)]
+        models, settings, values = self.models, self.models.settings, self.done.all_values
         try:
             expected = self._expected(kernels, values)
             if begun is None:
@@ -189,7 +177,7 @@ class SecondRun:
         a, b = self.models.a, self.models.b
         if a.info.format == b.info.format and kernels != self.models.kernels[0]:
             return a.begin(values, replace(self.models.options, kernels=kernels)).result()
-        return [self.done.outputs, *(outputs for _, outputs in self.done.later)]
+        return self.done.all_outputs
 
 
 def _with_kernels(report: CheckReport, kernels: str, other: CheckReport) -> CheckReport:
@@ -197,5 +185,5 @@ def _with_kernels(report: CheckReport, kernels: str, other: CheckReport) -> Chec
     if len(other.notes) > len(report.notes):
         report = replace(other, notes=tuple(f"with the {kernels} kernels: {note}" for note in other.notes))
     if not other.ok:
-        report = replace(report, notes=(*report.notes, f"{kernels} kernels not checked: {other.reason}"))
+        report = with_notes(report, f"{kernels} kernels not checked: {other.reason}")
     return report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -28,14 +27,13 @@ from onnxtfl.checking.further_inputs import FurtherInputs
 from onnxtfl.checking.inputs.user_data import Case, Inputs, by_input, cases_of, combined, split_cases, unknown_names
 from onnxtfl.checking.localize.first_difference import PerLayer
 from onnxtfl.checking.localize.third_opinion import with_third_opinion
-from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.pair import Chosen, ModelPair
 from onnxtfl.checking.models.sequences import flattened
 from onnxtfl.checking.models.side import FirstRun
 from onnxtfl.checking.pairing.interface import is_moved
 from onnxtfl.checking.profiling import with_models
 from onnxtfl.checking.quantized import SIMILAR, compared_by_cosine, for_quantized, least_cosine, with_advice
-from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.report import CheckReport, with_notes
 from onnxtfl.checking.second_run import Compared, SecondRun
 from onnxtfl.checking.settings import Settings
 from onnxtfl.checking.varied_runs import VariedRun, VariedRuns
@@ -43,10 +41,10 @@ from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import MismatchError
 from onnxtfl.inputs.generation import UnknownInputError
+from onnxtfl.ir.data import PathLike
 from onnxtfl.runtimes import GPU, RunError, Workers, shortage
 from onnxtfl.tracing.real_source import real_source
 
-PathLike = str | os.PathLike[str]
 VARIED_SHARE = 0.25
 """The time for varied inputs, relative to that of the check until then."""
 
@@ -83,7 +81,7 @@ def check_models(
             report = Session(models, Judge(criteria(), settings.accept), started, stack).report(cases)
             report = with_models(report, (models.a, models.b), settings)
             report = with_advice(report, settings) if inputs is None else report
-            report = report if real is None else replace(report, notes=(*report.notes, real[1]))
+            report = report if real is None else with_notes(report, real[1])
         except UnsupportedError as error:  # a kind of value, or an op, that the readers do not know
             report = CheckReport("not checked", str(error))
     seconds = time.perf_counter() - started
@@ -200,8 +198,8 @@ class Session:
             return outcome.report
         chosen, kernels = compared.chosen, models.settings.kernels[0]
         varied, feed = partial(self._varied_on, run.done, chosen), partial(models.fed_to_b, chosen)
-        known = models.a, models.b, models.outputs, run.done, run.attempt(chosen, kernels)
-        return FurtherInputs(*known, partial(run.compared_on, chosen), varied, feed).extend(outcome.report)
+        known = run.done, run.attempt(chosen, kernels), partial(run.compared_on, chosen)
+        return FurtherInputs(*known, varied, feed).extend(outcome.report)
 
     def _varied_on(self, done: FirstRun, chosen: Chosen, sets: Iterable[list[Any]]) -> Iterator[VariedRun]:
         """Runs on as many of several sets of inputs as there is time for."""
@@ -223,9 +221,5 @@ class Session:
         return found[-1] if found[-1].first_difference else found[0]
 
     def _by_layers_of(self, report: CheckReport, compared: Compared, values: list[Any]) -> CheckReport:
-        models = self.models
-        fed = values, models.fed_to_b(compared.chosen, values)
-        infos = models.a.info.outputs, models.b.info.outputs
-        names = [(infos[0][p.a].name, infos[1][p.b].name) for p in models.outputs]
-        record, expect = models.settings.tensors, Expectation(models.settings.rtol, models.tolerance.atol)
-        return PerLayer(models.a, models.b, fed, names, record, compared.kernels, models.options, expect).extend(report)
+        fed = self.models.fed_to_b(compared.chosen, values)
+        return PerLayer(self.models, values, fed, compared.kernels).extend(report)

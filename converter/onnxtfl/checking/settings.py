@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxtfl.checking.pairing.interface import Layout
 from onnxtfl.inputs.spread import Spread
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.record import TensorEntry
 from onnxtfl.metrics.quality import Metric
 
@@ -52,7 +52,7 @@ class Settings:
     max_steps: float = 1.0
     runs: int = 3
     profile: bool = False
-    quantized_from: str | os.PathLike[str] | None = None
+    quantized_from: PathLike | None = None
     patience: float | None = PATIENCE
     per_layer: bool = False
     runtime: str | None = None
@@ -67,7 +67,7 @@ class Settings:
     output_atol: Mapping[str, float] = field(default_factory=dict)
     absolute: frozenset[str] = frozenset()
     metrics: Sequence[str | Metric] = ()
-    save_outputs: str | os.PathLike[str] | None = None
+    save_outputs: PathLike | None = None
 
     def tolerances(self, output: str) -> tuple[float, float]:
         """The relative and absolute tolerance of an output of the first model."""

@@ -14,6 +14,7 @@ from onnxtfl.checking.criteria.tolerance import Tolerance
 from onnxtfl.checking.pairing.interface import Pair
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.metrics.errors import largest_finite
+from onnxtfl.metrics.noise import is_float
 from onnxtfl.runtimes import RunError, RunOptions
 
 EXP = 87.0
@@ -49,7 +50,7 @@ class VariedRuns:
 
         ``feed``: the inputs of the second model for those of the first. ``until``: when to stop (`time.perf_counter`).
         """
-        peaks = [largest_finite(out) if _is_float(out) else 0.0 for out in self.ordinary]
+        peaks = [largest_finite(out) if is_float(out) else 0.0 for out in self.ordinary]
         for batch in _batches(sets, BATCH):
             if time.perf_counter() > until:
                 return
@@ -81,21 +82,16 @@ class VariedRuns:
         return check.max_abs is not None and check.max_abs <= self.tolerance.settings.atol * peak
 
 
-def _is_float(output: Any) -> bool:
-    """Whether an output is an array of floats."""
-    return isinstance(output, np.ndarray) and output.dtype.kind == "f"
-
-
 def _is_finite(output: Any) -> bool:
     """Whether no element of an output is infinite or NaN."""
-    return not _is_float(output) or bool(np.isfinite(output).all())
+    return not is_float(output) or bool(np.isfinite(output).all())
 
 
 def _is_out_of_range(x: Any, y: Any) -> bool:
     """Whether ``y`` is infinite where ``exp`` of a value of ``x`` is 0 or infinite in float32, as the Log of a Softmax
     may be where a LogSoftmax is finite.
     """
-    return not _is_finite(y) and _is_float(x) and float(np.abs(x).max(initial=0.0)) > EXP
+    return not _is_finite(y) and is_float(x) and float(np.abs(x).max(initial=0.0)) > EXP
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -20,5 +20,5 @@ def body(node: Node) -> Graph | None:
 def is_defined(node: Node) -> bool:
     """Whether `body` returns a graph for `node`."""
     if node.op.dialect == "onnx":
-        return functions.defined(node.op.name.partition(".")[2], node.op.version, node.op.domain)
+        return functions.defined(node.op.name_in_file, node.op.version, node.op.domain)
     return isinstance(node.attributes.get("decomposition_subgraph_index"), Graph)

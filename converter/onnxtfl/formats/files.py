@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onnxtfl.errors import InvalidModelError
-from onnxtfl.formats.source import Content, PathLike, format_of, open_source
+from onnxtfl.formats.source import Content, format_of, open_source
 from onnxtfl.formats.source import is_container as has_sections
-from onnxtfl.ir.data import FileData, SourceBytes
+from onnxtfl.ir.data import FileData, PathLike, SourceBytes
 from onnxtfl.ir.model import FormatName, Model
 
 if TYPE_CHECKING:

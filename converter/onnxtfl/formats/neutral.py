@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, one_line
-from onnxtfl.formats.source import Content, PathLike, named, open_source
+from onnxtfl.formats.source import Content, named, open_source
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.origin import Origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -12,10 +12,10 @@ from typing import BinaryIO, NoReturn
 from onnxtfl import platform_calls
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.formats import TEXT_HEADS
-from onnxtfl.ir.data import SourceBytes, SourceFile, TensorData
+from onnxtfl.ir.data import PathLike, SourceBytes, SourceFile, TensorData
 from onnxtfl.ir.model import FormatName
+from onnxtfl.ir.scopes import scope
 
-PathLike = str | os.PathLike[str]
 Content = bytes | bytearray | memoryview
 PAGE = 1 << 16
 CONTAINER = b"LITERTLM"
@@ -145,14 +145,9 @@ class Source:
 _COUNTS: ContextVar[Callable[[int], None] | None] = ContextVar("onnxtfl_written", default=None)
 
 
-@contextmanager
-def counting_written(count: Callable[[int], None]) -> Iterator[None]:
+def counting_written(count: Callable[[int], None]) -> AbstractContextManager[object]:
     """Call `count` with the number of bytes of each chunk of weights that `copy_data` writes inside."""
-    token = _COUNTS.set(count)
-    try:
-        yield
-    finally:
-        _COUNTS.reset(token)
+    return scope(_COUNTS, count)
 
 
 def copy_data(data: TensorData, out: BinaryIO) -> None:

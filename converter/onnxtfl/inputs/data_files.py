@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from onnxtfl.errors import UsageError
-from onnxtfl.ir.data import Array
+from onnxtfl.ir.data import Array, PathLike
 
 
-def data_files(path: str | os.PathLike[str], code: str = "E-USE-002") -> list[Path]:
+def data_files(path: PathLike, code: str = "E-USE-002") -> list[Path]:
     """The .npz file at ``path``, or all in that directory, in the order of their names.
 
     Raises `UsageError` (with ``code``) if there is none.

@@ -11,10 +11,8 @@ import numpy as np
 from onnxtfl.inputs import natural
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.ranges import Range
-from onnxtfl.ir.dtypes import DType
+from onnxtfl.ir.dtypes import Array, DType
 from onnxtfl.ir.quantization import limits, quantize
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 WORDS = np.array(["alpha", "beta", "gamma", "delta", "a", "", "zwölf", "7"], dtype=object)
 _MOST_WORDS = 12

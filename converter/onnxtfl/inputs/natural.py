@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxtfl.ir.dtypes import Array
 
 COLOURS = (1, 3, 4)
 """How many channels images have."""

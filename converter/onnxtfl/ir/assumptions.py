@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from onnxtfl.dataclass import dataclass
+from onnxtfl.ir.scopes import scope
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,6 @@ def assume(text: str, is_minor: bool = False) -> None:
         found.append(assumption)
 
 
-@contextmanager
-def assumption_scope(found: list[Assumption]) -> Iterator[None]:
-    """Collect the assumptions recorded inside in `found`; scopes nest and are per thread."""
-    token = _CURRENT.set(found)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+def assumption_scope(found: list[Assumption]) -> AbstractContextManager[object]:
+    """Collect the assumptions recorded inside in `found`."""
+    return scope(_CURRENT, found)

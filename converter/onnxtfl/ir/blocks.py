@@ -9,7 +9,7 @@ from onnxtfl.ir.data import Array
 BLOCK = 1 << 18
 
 
-def in_blocks(array: Array, size: int = BLOCK) -> Iterator[Array]:
-    """The elements in C order, `size` at a time."""
+def in_blocks(array: Array) -> Iterator[Array]:
+    """The elements in C order, `BLOCK` at a time."""
     flat = array.reshape(-1)
-    return (flat[at : at + size] for at in range(0, flat.size, size))
+    return (flat[at : at + BLOCK] for at in range(0, flat.size, BLOCK))

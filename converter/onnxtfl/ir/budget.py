@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Literal, NamedTuple
 
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.scopes import scope
 
 MOST_ELEMENTS = 2 << 30
 """Multiply-adds, or elements that are read or written, of all nodes that are computed before run time."""
@@ -167,11 +167,6 @@ def current_budget() -> Budget:
     return budget
 
 
-@contextmanager
-def budget_scope(budget: Budget) -> Iterator[Budget]:
-    """Use `budget` inside; scopes nest, and each thread has its own."""
-    token = _CURRENT.set(budget)
-    try:
-        yield budget
-    finally:
-        _CURRENT.reset(token)
+def budget_scope(budget: Budget) -> AbstractContextManager[Budget]:
+    """Use `budget` inside."""
+    return scope(_CURRENT, budget)

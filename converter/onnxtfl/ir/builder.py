@@ -28,11 +28,10 @@ from onnxtfl.ir.dims import (
 )
 from onnxtfl.ir.graph import KNOWN_LIMIT, Graph, Node, Value, constant
 from onnxtfl.ir.op import Op, attributes_of, foreign_op
-from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.quantized import with_kept
 from onnxtfl.ir.shapes import dims_of, normalize_axes, possible_rank
 from onnxtfl.ir.shown_sizes import operand_types
-from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type, compatible
+from onnxtfl.ir.types import DType, ResourceType, TensorType, TupleType, Type, compatible, rank_of, shape_of
 
 Operand = Value | Array | TensorData | Sequence[int] | None
 Made = TypeVar("Made")
@@ -303,10 +302,9 @@ LARGEST_SIZE = 1 << 48
 
 
 def _check_sizes(type_: Type) -> None:
-    shape = type_.shape if isinstance(type_, TensorType) else None
-    if shape is not None:
-        possible_rank(len(shape))
-    for size in known_sizes(shape or ()):
+    shape = shape_of(type_) or ()
+    possible_rank(len(shape))
+    for size in known_sizes(shape):
         if not 0 <= size < LARGEST_SIZE:
             raise ValueError(f"the result would have an axis of size {size}")
 

@@ -24,7 +24,7 @@ from onnxtfl.ir.dims import with_texts
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.record import TensorEntry
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import rank_of
 
 MOST_BYTES = 1 << 26
 """The largest record that is read; a hostile file could expand to more."""
@@ -101,8 +101,7 @@ def _all(graph: Graph, names: Mapping[Value, str]) -> Iterator[tuple[str, int | 
     """The inputs and results of the main graph: name and rank of each."""
     for value in [*graph.inputs, *(result for node in graph.nodes for result in node.results)]:
         if value in names:
-            shape = value.type.shape if isinstance(value.type, TensorType) else None
-            yield names[value], None if shape is None else len(shape), value
+            yield names[value], rank_of(value.type), value
 
 
 def _found(graph: Graph, names: Mapping[Value, str]) -> Iterator[tuple[str, int | None, Origin]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeVar
+
+from onnxtfl.ir.scopes import scope
 
 Fact = TypeVar("Fact")
 
@@ -26,12 +28,7 @@ def known_fact(key: Hashable, find: Callable[[], Fact]) -> Fact:
     return found
 
 
-@contextmanager
-def constant_facts_scope() -> Iterator[None]:
+def constant_facts_scope() -> AbstractContextManager[object]:
     """Remember facts inside; an inner scope shares those of the outer one."""
     known = _KNOWN.get()
-    token = _KNOWN.set({} if known is None else known)
-    try:
-        yield
-    finally:
-        _KNOWN.reset(token)
+    return scope(_KNOWN, {} if known is None else known)

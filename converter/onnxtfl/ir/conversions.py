@@ -7,7 +7,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.graph import Graph, Value, constant
+from onnxtfl.ir.graph import Graph, Value, constant, take_name
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
@@ -20,6 +20,14 @@ def convert_quantization(b: Builder, value: Value, quantization: Quantization | 
     made = b(ops.Convert, value, dtype=value.dtype)
     made.type = made.tensor_type.stored_as(quantization)
     return made
+
+
+def quantization_read(graph: Graph, value: Value) -> Quantization | None:
+    """The quantization in which all users read the real `value`; None if they differ, or it is an output of `graph`."""
+    if graph.is_output(value):
+        return None
+    found = {quantization_of(user.result) if user.op is ops.Convert else None for user in value.users()}
+    return found.pop() if len(found) == 1 else None
 
 
 _LAZY = (DType.INT8, DType.UINT8, DType.INT16)
@@ -40,5 +48,5 @@ def dequantized_constant(value: Value) -> Value:
 
 def output_instead(graph: Graph, old: Value, new: Value) -> None:
     """Replace the output `old` by `new`, which gets its name and origins; other uses of `old` are unchanged."""
-    new.name, new.origins, old.name = old.name, old.origins, None
+    take_name(old, new)
     graph.outputs = [new if v is old else v for v in graph.outputs]

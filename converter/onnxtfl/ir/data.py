@@ -34,6 +34,7 @@ __all__ = [
     "FilledData",
     "PaddedData",
     "PartData",
+    "PathLike",
     "ReshapedData",
     "ScaledData",
     "SourceBytes",
@@ -45,6 +46,7 @@ __all__ = [
     "unpack",
 ]
 
+PathLike = str | os.PathLike[str]
 CHUNK = 8 << 20
 STRIP = 16 << 20
 _PIECE = 1 << 20
@@ -74,9 +76,13 @@ class TensorData:  # no ABC, for which isinstance takes ten times as long
             found.update(chunk.data)
         return self.dtype, self.nbytes, found.digest()
 
-    @abstractmethod
     def slab(self, axis: int, start: int, stop: int) -> Array:
-        """The elements with `start <= index < stop` along `axis`, of all other axes, as an unpacked NumPy array."""
+        """The elements with `start <= index < stop` along `axis`, of all other axes, as an unpacked NumPy array.
+
+        Subclasses define this or `numpy`.
+        """
+        part: Array = self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+        return part
 
     @property
     def size(self) -> int:
@@ -149,10 +155,6 @@ class ArrayData(TensorData):
             self._key = ("array", self.dtype, self.size, _digest(self._array))
         return self._key
 
-    def slab(self, axis: int, start: int, stop: int) -> Array:
-        part: Array = self._array[(slice(None),) * axis + (slice(start, stop),)]
-        return part
-
     def numpy(self) -> Array:
         return self._array
 
@@ -187,7 +189,7 @@ class SourceFile:
 
     _descriptor: int | None = None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         try:
             self._descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
@@ -312,7 +314,7 @@ class FileData(TensorData):
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         if self.dtype.bits < 8 or self.nbytes <= CHUNK:
-            return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+            return super().slab(axis, start, stop)
         outer, n = math.prod(self.shape[:axis]), self.shape[axis]
         inner = math.prod(self.shape[axis + 1 :]) * self.dtype.bits // 8
         result = np.empty((outer, (stop - start) * inner), np.uint8)
@@ -390,7 +392,7 @@ class ReshapedData(TensorData):
 
     def slab(self, axis: int, start: int, stop: int) -> Array:
         if math.prod(self.shape[:axis]) != 1 or not self.base.size or not self.base.shape:
-            return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
+            return super().slab(axis, start, stop)
         inner, row = math.prod(self.shape[axis + 1 :]), self.base.size // self.base.shape[0]
         first = start * inner // row
         rows = self.base.slab(0, first, -(-stop * inner // row)).reshape(-1)

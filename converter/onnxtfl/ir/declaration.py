@@ -36,7 +36,6 @@ class Effect(Enum):
 
     PURE = "pure"
     RANDOM = "random"
-    READS = "reads"
     WRITES = "writes"
 
 

@@ -24,9 +24,9 @@ from onnxtfl.ir.history import Remark, with_name
 from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.origin import HasOrigins, Origin
 from onnxtfl.ir.outputs import indexed, replace_in
-from onnxtfl.ir.permutations import physical_axes, rank_of
+from onnxtfl.ir.permutations import physical_axes
 from onnxtfl.ir.quantization import Quantization, dequantize
-from onnxtfl.ir.types import DType, TensorType, Type, compatible, plain_type
+from onnxtfl.ir.types import DType, TensorType, Type, compatible, plain_type, rank_of, shape_of
 
 Attributes = dict[str, Any]
 
@@ -59,7 +59,7 @@ class Value(HasOrigins):
     @property
     def is_single(self) -> bool:
         """Whether all dimensions are known to be 1."""
-        shape = self.type.shape if isinstance(self.type, TensorType) else None
+        shape = shape_of(self.type)
         return shape is not None and all(d == 1 for d in shape)
 
     @property
@@ -127,6 +127,8 @@ class Op(Declaration):
     """
 
     name: ClassVar[str] = "Op"
+    name_in_file: ClassVar[str] = ""
+    """The name of a file's op without its dialect; "" for neutral ops."""
     dialect: ClassVar[str] = "neutral"
     domain: ClassVar[str] = ""
     version: ClassVar[int] = 0
@@ -532,6 +534,11 @@ def inherit(old: Value, new: Value) -> None:
     if new.name is None and new.data is None:
         new.name = old.name
     new.add_origins(old.origins)
+
+
+def take_name(old: Value, new: Value) -> None:
+    """Give the output `new` the name and the origins of `old`, which becomes an inner value."""
+    new.name, new.origins, old.name = old.name, old.origins, None
 
 
 def constant(

@@ -18,7 +18,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dtypes import Array
+from onnxtfl.ir.scopes import scope
 
 if TYPE_CHECKING:
     from onnxtfl.ir.graph import Node
@@ -81,14 +82,9 @@ def current_simulation() -> Simulation | None:
     return _CURRENT.get()
 
 
-@contextmanager
-def simulation_scope(simulation: Simulation | None) -> Iterator[None]:
-    """Evaluate in `simulation` inside (None: without one); scopes nest."""
-    token = _CURRENT.set(simulation)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+def simulation_scope(simulation: Simulation | None) -> AbstractContextManager[object]:
+    """Evaluate in `simulation` inside (None: without one)."""
+    return scope(_CURRENT, simulation)
 
 
 # --- stored values ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A model file: its graphs, functions, signatures, resources and metadata."""
+"""A model file: its graphs, functions, signatures and metadata."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Literal, Protocol
 
 from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import UsageError, suggestion
-from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.metadata import Metadata
-from onnxtfl.ir.types import DType
 
 FormatName = Literal["onnx", "tflite", "ir"]
 """The formats of files; "ir": a neutral graph as text."""
@@ -48,30 +46,16 @@ class Signature:
     outputs: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """State that several graphs share by name: a variable or a lookup table.
-
-    `initial`: the value of a variable, or the keys and values of a table; None if the file does not set it.
-    `dtypes`: element types of a table's keys and values, empty for a variable.
-    """
-
-    kind: Literal["variable", "table"]
-    name: str
-    dtypes: tuple[DType, ...] = ()
-    initial: tuple[TensorData, ...] | None = None
-
-
 @dataclass
 class Model:
     """A model; `main` is the graph that runs by default.
 
     `format`: file format that it was read from, None for a model made in memory. `functions`: ops that the file
     defines. `subgraphs`: other graphs of the file that are not regions of `main`. `signatures`: all entry points, in
-    file order. `resources`: variables and tables that nodes refer to by name. `metadata`: descriptions and entries that
-    have no effect on results. `opsets`: version by ONNX domain. `dim_names`: the file's name of a dimension by symbol,
-    if the two differ. `constant_names`: names to write for constants without one. `data_files`: paths of the files next
-    to the model that have its external data. `map_columns`: for each input that replaces a map, what its elements are.
+    file order. `metadata`: descriptions and entries that have no effect on results. `opsets`: version by ONNX domain.
+    `dim_names`: the file's name of a dimension by symbol, if the two differ. `constant_names`: names to write for
+    constants without one. `data_files`: paths of the files next to the model that have its external data.
+    `map_columns`: for each input that replaces a map, what its elements are.
     """
 
     main: Graph
@@ -79,7 +63,6 @@ class Model:
     functions: Mapping[FunctionKey, Function] = field(default_factory=dict)
     subgraphs: list[Graph] = field(default_factory=list)
     signatures: list[Signature] = field(default_factory=list)
-    resources: list[Resource] = field(default_factory=list)
     metadata: Metadata = field(default_factory=Metadata)
     opsets: dict[str, int] = field(default_factory=dict)
     dim_names: dict[str, str] = field(default_factory=dict)

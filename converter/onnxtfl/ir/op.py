@@ -67,7 +67,8 @@ def foreign_op(dialect: str, name: str, version: int = 1, domain: str = "") -> t
     """
     key = dialect, name, version, domain
     if key not in _FOREIGN:
-        namespace = {"dialect": dialect, "name": f"{dialect}.{name}", "version": version, "domain": domain}
-        made = type(name.replace("\0", "?"), (Op,), namespace | {"effect": Effect.WRITES}, register=False)
+        names = {"dialect": dialect, "domain": domain, "name": f"{dialect}.{name}", "name_in_file": name}
+        declared = {**names, "version": version, "effect": Effect.WRITES}
+        made = type(name.replace("\0", "?"), (Op,), declared, register=False)
         _FOREIGN.setdefault(key, made)
     return _FOREIGN[key]

@@ -5,13 +5,14 @@ A permutation p is an axis order: physical axis i is logical axis p[i].
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onnxtfl.ir.declaration import Permutation
-from onnxtfl.ir.types import TensorType, Type
 
 
+@functools.cache
 def identity(rank: int) -> Permutation:
     """The identity permutation."""
     return tuple(range(rank))
@@ -51,8 +52,3 @@ def is_unit_move(shape: Sequence[object], permutation: Sequence[int]) -> bool:
     """Whether permuting the axes of `shape` moves axes of size 1 only."""
     large = [axis for axis in permutation if shape[axis] != 1]
     return large == sorted(large)
-
-
-def rank_of(value_type: Type | None) -> int | None:
-    """The rank of a tensor type; None if it is unknown or not a tensor type."""
-    return value_type.rank if isinstance(value_type, TensorType) else None

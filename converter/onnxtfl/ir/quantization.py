@@ -130,6 +130,10 @@ class Quantization:
         low, high = dequantize(np.asarray(limits(self.dtype)), self)
         return float(low), float(high)
 
+    def along(self, parameters: Array, rank: int) -> Array:
+        """Parameters, one or one for each index of the axis, in a shape that broadcasts to a tensor of `rank`."""
+        return broadcastable(parameters, (1,) * rank, self.axis, None)
+
     def bounds_along(self, rank: int) -> list[Array]:
         """The least and the greatest real value that is stored, so that they broadcast to a tensor of `rank`."""
         shape = [] if self.axis is None else [len(self.scales) if i == self.axis else 1 for i in range(rank)]

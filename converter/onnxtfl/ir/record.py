@@ -104,7 +104,7 @@ def _sizes(origin: Origin) -> tuple[int | str, ...] | None:
 
 def _op_entry(node: Node, names: Mapping[Value, str]) -> OpEntry:
     target = next((names[r] for r in node.results if r in names), "")
-    return OpEntry(target, node.op.name.partition(".")[2], node.sources, node.made_by)
+    return OpEntry(target, node.op.name_in_file, node.sources, node.made_by)
 
 
 def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:

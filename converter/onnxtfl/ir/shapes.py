@@ -145,11 +145,11 @@ def static_ints(value: Value | None) -> list[int] | None:
     return known_sizes(known) if is_static(known) else None
 
 
-def required_ints(vector: Value, what: str) -> list[int]:
-    """The elements of a constant vector; ValueError (about `what`) if they are unknown."""
+def required_axes(vector: Value) -> list[int]:
+    """The axes in a constant vector; ValueError if they are unknown."""
     elements = static_ints(vector)
     if elements is None:
-        raise ValueError(f"{what} have to be known before run time")
+        raise ValueError("axes have to be known before run time")
     return elements
 
 

@@ -8,15 +8,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import field
 
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.dims import Dim, Shape, Symbol, dim_text, symbol, symbols
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.scopes import scope
+from onnxtfl.ir.types import TensorType, Type, shape_of
 
 _LONGEST = 24
 """The most characters of a formula that is printed."""
@@ -34,14 +35,9 @@ class _Inputs:
 _CURRENT: ContextVar[_Inputs] = ContextVar("onnxtfl_inputs")
 
 
-@contextmanager
-def inputs_scope() -> Iterator[None]:
-    """A scope for one conversion; scopes nest, and each thread has its own."""
-    token = _CURRENT.set(_Inputs())
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+def inputs_scope() -> AbstractContextManager[object]:
+    """A scope for one conversion."""
+    return scope(_CURRENT, _Inputs())
 
 
 def remember_inputs(values: Iterable[Value]) -> None:
@@ -51,7 +47,7 @@ def remember_inputs(values: Iterable[Value]) -> None:
         return
     inputs.shapes, inputs.names = [], {}
     for value in values:
-        shape = value.type.shape or () if isinstance(value.type, TensorType) else ()
+        shape = shape_of(value.type) or ()
         inputs.shapes.append(shape)
         for axis, dim in enumerate(shape):
             if (size := _symbol(dim)) is not None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from onnxtfl.dataclass import dataclass
+from onnxtfl.ir.scopes import scope
 
 
 class _Scope:
@@ -26,24 +27,24 @@ _CURRENT: ContextVar[_Scope] = ContextVar("onnxtfl_symbols")
 
 
 def _current() -> _Scope:
-    scope = _CURRENT.get(None)
-    if scope is None:
-        scope = _Scope(implicit=True)
-        _CURRENT.set(scope)
-    return scope
+    found = _CURRENT.get(None)
+    if found is None:
+        found = _Scope(implicit=True)
+        _CURRENT.set(found)
+    return found
 
 
 def next_number() -> int:
     """Return a number that was not issued in this scope before."""
-    scope = _current()
-    scope.count += 1
-    return scope.count - 1
+    current = _current()
+    current.count += 1
+    return current.count - 1
 
 
 def reserve(number: int) -> None:
     """Exclude `number`, which occurs in a parsed text, from this scope."""
-    scope = _current()
-    scope.count = max(scope.count, number + 1)
+    current = _current()
+    current.count = max(current.count, number + 1)
 
 
 @contextmanager
@@ -53,11 +54,10 @@ def symbol_scope() -> Iterator[None]:
     A graph may outlive its scope: outside of all scopes, numbers issued inside one are not issued again.
     """
     outer, inner = _current(), _Scope(implicit=False)
-    token = _CURRENT.set(inner)
     try:
-        yield
+        with scope(_CURRENT, inner):
+            yield
     finally:
-        _CURRENT.reset(token)
         if outer.implicit:
             outer.count = max(outer.count, inner.count)
 

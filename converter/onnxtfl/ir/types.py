@@ -23,6 +23,8 @@ __all__ = [
     "compatible",
     "dtype_of",
     "plain_type",
+    "rank_of",
+    "shape_of",
     "shapes_compatible",
     "tensor",
 ]
@@ -174,6 +176,16 @@ class ResourceType:
 
 
 Type = TensorType | SequenceType | OptionalType | TupleType | ResourceType
+
+
+def shape_of(type_: Type | None) -> Shape | None:
+    """The shape of a tensor type; None if it is unknown or not a tensor type."""
+    return type_.shape if isinstance(type_, TensorType) else None
+
+
+def rank_of(type_: Type | None) -> int | None:
+    """The rank of a tensor type; None if it is unknown or not a tensor type."""
+    return type_.rank if isinstance(type_, TensorType) else None
 
 
 def compatible(a: Type | None, b: Type | None) -> bool:

@@ -33,7 +33,7 @@ def with_one_scale(node: Node) -> Value:
     if not rhs.tensor_type.is_static:
         _check_single(rhs)
     text = "LiteRT computes zeros, since the second operand has a scale for each column"
-    node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
+    node.remarks += (Remark("kernel", node.op.name_in_file, text),)
     type_ = rhs.tensor_type.stored_as(Quantization(found.storage, (1.0,), (0,)))
     return constant(np.zeros(rhs.shape, found.dtype.numpy), type_=type_)
 

@@ -16,7 +16,7 @@ from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.op import foreign_op
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, shape_of
 from onnxtfl.rewriting.registry import append_operand
 
 _OFFSET = 128
@@ -53,7 +53,7 @@ def use_unsigned_weights(model: Model) -> bool:
 
 
 def _store_unsigned(node: Node) -> bool:
-    activations, places = _OPS.get((node.op.domain, node.op.name.partition(".")[2]), (None, ()))
+    activations, places = _OPS.get((node.op.domain, node.op.name_in_file), (None, ()))
     if activations is not None and any(_dtype(node.optional(i)) is DType.INT8 for i in activations):
         return False
     shifted = [_shifted(node, *place) for place in places]
@@ -83,8 +83,7 @@ def _shape_of_zero_point(node: Node) -> tuple[int, ...] | None:
     """Return the shape of a zero point where the node has none: that of the scale; None if unknown."""
     if not node.op.name.endswith("DequantizeLinear"):
         return ()
-    type_ = node.operand(1).type
-    shape = type_.shape if isinstance(type_, TensorType) else None
+    shape = shape_of(node.operand(1).type)
     return shape if shape is not None and is_static(shape) else None
 
 

@@ -42,7 +42,7 @@ def remark_narrow_bias(node: Node) -> None:
     x, bias = quantization_of(node.operand(0)), quantization_of(node.optional(2))
     if x is not None and bias is not None and (x.storage, bias.storage) == ("int16", "int32"):
         text = "LiteRT computes undefined values, since the file lacks quantized_bias_type for its int32 bias"
-        node.remarks += (Remark("kernel", node.op.name.partition(".")[2], text),)
+        node.remarks += (Remark("kernel", node.op.name_in_file, text),)
 
 
 def may_sum_int16(node: Node) -> bool:

@@ -134,7 +134,7 @@ def others(
 
 def is_amplified(noise: float, output: Any) -> bool:
     """Whether noise (by `distance`) is too large, relative to an output, for conclusions about its model."""
-    if not isinstance(output, np.ndarray) or not _is_float(output):
+    if not isinstance(output, np.ndarray) or not is_float(output):
         return noise > 0
     return noise >= AMPLIFIED * distance(output, np.where(np.isfinite(output), 0, output))
 
@@ -146,9 +146,9 @@ def distance(a: Any, b: Any) -> float:
     """
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.shape != b.shape:
         return math.inf
-    if _is_float(a) != _is_float(b):
+    if is_float(a) != is_float(b):
         return math.inf
-    if not _is_float(a):
+    if not is_float(a):
         return float(np.mean(a != b)) if a.size else 0.0
     total, count, infinite = 0.0, 0, 0
     x, y = a.reshape(-1), b.reshape(-1)
@@ -165,7 +165,7 @@ def distance(a: Any, b: Any) -> float:
 
 def _changed(run: Run, values: Sequence[Any], perturbed: RunPerturbed | None, by: Perturbation) -> Sequence[Any] | None:
     """Return the outputs for changed inputs (and changed constants if some inputs are not float), else None."""
-    floats = [_is_float(value) for value in values]
+    floats = [is_float(value) for value in values]
     if not any(floats) and perturbed is None:
         return None
     changed = [by.changed(v, k) if is_float else v for k, (v, is_float) in enumerate(zip(values, floats, strict=True))]
@@ -174,11 +174,12 @@ def _changed(run: Run, values: Sequence[Any], perturbed: RunPerturbed | None, by
 
 def _mean(a: Any, b: Any) -> Any:
     with np.errstate(invalid="ignore"):
-        alike = _is_float(a) and a.shape == b.shape
+        alike = is_float(a) and a.shape == b.shape
         return (a.astype(np.float64) + b.astype(np.float64)) / 2 if alike else a
 
 
-def _is_float(value: Any) -> bool:
+def is_float(value: Any) -> bool:
+    """Whether an output is an array of floats."""
     return isinstance(value, np.ndarray) and value.dtype.kind == "f"
 
 
@@ -193,7 +194,7 @@ def _noises(outputs: Sequence[Any], others: Iterable[Sequence[Any]]) -> list[Noi
 
 
 def _no_noise(out: Any) -> Array | None:
-    return np.zeros(out.shape, np.promote_types(out.dtype, np.float32)) if _is_float(out) else None
+    return np.zeros(out.shape, np.promote_types(out.dtype, np.float32)) if is_float(out) else None
 
 
 def _larger(elements: Array, out: Any, other: Any) -> Array | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from onnxtfl.ir import interpret
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.op import OPS, Op
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.types import TensorType
@@ -49,12 +49,6 @@ class DocumentedOp:
         names = ", ".join(f"%{name}: {type_.split(' ', 1)[0]}" for name, type_ in self.inputs.items())
         outputs = _STATEMENT.findall(text)[-1]
         return parse_graph(f"graph {self.name}({names}) -> ({outputs}) {{\n{text}\n}}")
-
-    def node(self, graph: Graph) -> Node:
-        """Return the node of the op in its example: the one that makes the outputs."""
-        made = graph.outputs[0].producer
-        assert made is not None
-        return made
 
     def arrays(self) -> list[Array]:
         """Return the inputs of the example."""

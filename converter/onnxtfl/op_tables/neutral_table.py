@@ -129,7 +129,7 @@ def _written(entry: DocumentedOp, target: Target, source: FormatName) -> Written
         return Written("directly", ("constant tensor" if target.name == "tfl" else "initializer",))
     nodes = list(graph.walk())
     own = [node for node in nodes if node.lowered_from is entry.op]
-    names = tuple(dict.fromkeys(node.op.name.partition(".")[2] for node in own or nodes))
+    names = tuple(dict.fromkeys(node.op.name_in_file for node in own or nodes))
     return Written("directly" if own else "by decomposition" if names else "resolved", names)
 
 

@@ -26,6 +26,7 @@ from onnxtfl.inputs.samples import samples_of
 from onnxtfl.inputs.sizes import open_shapes, shape_facts
 from onnxtfl.inputs.spread import Sample, Spreads
 from onnxtfl.ir import ops
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Graph, State, Value
 from onnxtfl.ir.metadata import QUANTIZED
@@ -40,7 +41,7 @@ from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime
 
-Calibration = str | os.PathLike[str] | Iterable[Sample]
+Calibration = PathLike | Iterable[Sample]
 RANDOM = "random"
 RANDOM_SAMPLES = 32
 STORAGE: Mapping[Mode, str] = {"int8": "int8", "int16x8": "int16"}
@@ -169,7 +170,7 @@ def state_values(graph: Graph) -> list[Value]:
     """The states of the kernels of a tfl `graph`: tensors that are variables, also if an op writes them."""
     found = []
     for node in graph.walk():
-        places = state_operands(node.op.name.rpartition(".")[2], len(node.operands))
+        places = state_operands(node.op.name_in_file, len(node.operands))
         found += [value for i in places if (value := node.optional(i)) is not None]
     return found
 
@@ -246,7 +247,7 @@ def random_samples(model: Path, infos: Sequence[TensorInfo], seed: int) -> Itera
         }
 
 
-def read_samples(path: str | os.PathLike[str], infos: Sequence[TensorInfo]) -> Iterator[Sample]:
+def read_samples(path: PathLike, infos: Sequence[TensorInfo]) -> Iterator[Sample]:
     """Yield the samples of an .npz file, or of all in a directory, in the order of their names.
 
     An array is named as its input, or by its position ("arr_0"); it has the shape of the input, or an additional
@@ -280,7 +281,7 @@ def _summary(graph: Graph) -> QuantizationSummary:
     """The types on which ops of a quantized tfl `graph` compute; ops that only move elements are counted too."""
     integer, hybrid, floats = Counter[str](), Counter[str](), list[FloatOp]()
     for node in graph.walk():
-        name, changing = node.op.name.rpartition(".")[2], [v for v in node.operands if v is not None]
+        name, changing = node.op.name_in_file, [v for v in node.operands if v is not None]
         weights = any(v.is_quantized for v in changing if v.is_constant)
         changing = [v for v in changing if not v.is_constant]
         if any(is_real(v.type) for v in changing) and any(is_real(v.type) for v in node.results):

@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxtfl.errors import RuntimeUnavailableError, UsageError
 from onnxtfl.inputs.description import TensorInfo
+from onnxtfl.ir.data import PathLike
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 COLOURS = {1: "L", 3: "RGB"}
@@ -66,7 +67,7 @@ class ImageInput:
         return cls(infos[0].name, height, width, int(channels), first, batch, infos[0].dtype == "float32")
 
 
-def image_files(path: str | os.PathLike[str]) -> list[Path]:
+def image_files(path: PathLike) -> list[Path]:
     """The images at `path`, a file or a folder, in the order of their names; none in a folder with .npz files."""
     found = sorted(Path(path).iterdir()) if os.path.isdir(path) else [Path(path)]
     if any(one.suffix.lower() == ".npz" for one in found):

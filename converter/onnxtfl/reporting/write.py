@@ -13,6 +13,7 @@ from onnxtfl.checking.report import CheckReport
 from onnxtfl.conversion import Conversion
 from onnxtfl.errors import UsageError
 from onnxtfl.inspection import Inspection
+from onnxtfl.ir.data import PathLike
 from onnxtfl.output import write_text
 from onnxtfl.reporting.junit import Pair, junit
 from onnxtfl.reporting.page import Subject, inspection_page, page
@@ -22,7 +23,7 @@ Result = Conversion | CheckReport
 
 def write_report(
     result: Result | Inspection | Sequence[Result],
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     a: str | None = None,
     b: str | None = None,

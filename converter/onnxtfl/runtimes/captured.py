@@ -1,4 +1,6 @@
-"""The lines that native code prints to stderr, where some runtimes report the reasons of errors."""
+"""Errors of runtimes in the child process, and the lines that native code prints to stderr, where some of them report
+the reasons.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,14 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+
+
+class FailedRunError(Exception):
+    """A run that failed; ``kind``: see `RunError`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.runtimes.captured import stderr_lines
+from onnxtfl.runtimes.captured import FailedRunError, stderr_lines
 
 NO_DEVICE = ("No adapters found", "Failed to initialize WebGPU environment", "GPU accelerator could not be loaded")
 """Messages where no driver for the GPU is installed."""
@@ -21,18 +21,10 @@ REFUSED = "Some ops are not accelerated"
 _HEAD = "not supported by GPU delegate:"
 
 
-class GpuError(Exception):
-    """A run that failed; ``kind``: see `RunError`."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 class Model:
     """A model compiled for the GPU; its inputs and outputs are those of the first signature, in the file's order.
 
-    Raises `GpuError` of kind "unavailable" without LiteRT or a Vulkan driver, "unsupported" for a model that the
+    Raises `FailedRunError` of kind "unavailable" without LiteRT or a Vulkan driver, "unsupported" for a model that the
     accelerator refuses as a whole or in part (the message names the ops), or "load".
     """
 
@@ -42,7 +34,9 @@ class Model:
             from ai_edge_litert.hardware_accelerator import HardwareAccelerator
             from ai_edge_litert.options import GpuOptions, Options
         except (ImportError, OSError) as error:
-            raise GpuError("unavailable", f"ai-edge-litert with CompiledModel cannot be imported: {error}") from error
+            raise FailedRunError(
+                "unavailable", f"ai-edge-litert with CompiledModel cannot be imported: {error}"
+            ) from error
         options = Options(hardware_accelerators=HardwareAccelerator.GPU, gpu_options=GpuOptions(enforce_f32=True))
         said: list[str] = []
         try:
@@ -53,8 +47,7 @@ class Model:
         if not self._model.is_fully_accelerated():
             raise failure(REFUSED, said, "load")
         signature = next(iter(self._model.get_signature_list()))
-        self._inputs = _in_order(self._model.get_input_tensor_details(signature))
-        self._outputs = _in_order(self._model.get_output_tensor_details(signature))
+        self._outputs = list(self._model.get_output_tensor_details(signature).values())
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs of one run."""
@@ -70,24 +63,22 @@ class Model:
             raise failure(str(error), said, "run") from error
 
 
-def _in_order(details: Mapping[str, Any]) -> list[Any]:
-    return list(details.values())
-
-
 def _read(buffer: Any, slot: Mapping[str, Any]) -> Any:
     shape = [int(size) for size in slot["shape"]]
     return buffer.read(int(np.prod(shape)), np.dtype(slot["dtype"])).reshape(shape)
 
 
-def failure(message: str, said: Sequence[str], kind: str) -> GpuError:
+def failure(message: str, said: Sequence[str], kind: str) -> FailedRunError:
     """Return the error for a message of LiteRT and the lines that it printed."""
     text = "\n".join(said)
     if any(known in text for known in NO_DEVICE):
-        return GpuError("unavailable", "no Vulkan device (or driver) was found for LiteRT's GPU accelerator")
+        return FailedRunError("unavailable", "no Vulkan device (or driver) was found for LiteRT's GPU accelerator")
     refused = refusals(said)
     if refused or REFUSED in message:
-        return GpuError("unsupported", "the GPU accelerator refuses " + ("; ".join(refused) or "a part of the model"))
-    return GpuError("unsupported" if re.search("Unsupported|not supported", message) else kind, message)
+        return FailedRunError(
+            "unsupported", "the GPU accelerator refuses " + ("; ".join(refused) or "a part of the model")
+        )
+    return FailedRunError("unsupported" if re.search("Unsupported|not supported", message) else kind, message)
 
 
 def refusals(said: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onnxtfl.runtimes.captured import stderr_lines
+from onnxtfl.runtimes.captured import FailedRunError, stderr_lines
 
 ARENAS = tuple(1 << k for k in range(18, 30))
 """Sizes of the arena in bytes: 256 KB to 512 MB."""
@@ -18,22 +18,14 @@ TOO_SMALL = ("Failed to allocate", "Unable to allocate", "missing:", "Too many b
 """Messages of the interpreter for an arena that is too small, also for the planner's data."""
 
 
-class MicroError(Exception):
-    """A run that failed; ``kind``: see `RunError`."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
 class Interpreter:
-    """A model in TFLite Micro, in the first of the `arenas` that it fits into; raises `MicroError`."""
+    """A model in TFLite Micro, in the first of the `arenas` that it fits into; raises `FailedRunError`."""
 
     def __init__(self, path: str, arenas: Sequence[int] = ARENAS) -> None:
         try:
             from tflite_micro.python.tflite_micro import runtime
         except (ImportError, OSError) as error:
-            raise MicroError("unavailable", f"tflite-micro cannot be imported: {error}") from error
+            raise FailedRunError("unavailable", f"tflite-micro cannot be imported: {error}") from error
         with open(path, "rb") as file:
             data = file.read()
         for arena in (size for size in arenas if len(arenas) == 1 or size >= len(data) // 16):
@@ -45,7 +37,7 @@ class Interpreter:
             except (RuntimeError, ValueError) as error:
                 if not any(text in line for line in said for text in TOO_SMALL):
                     raise failure(error, said, "load") from error
-        raise MicroError("memory", f"the model does not fit into an arena of {arenas[-1] >> 20} MB")
+        raise FailedRunError("memory", f"the model does not fit into an arena of {arenas[-1] >> 20} MB")
 
     def allocated(self) -> int:
         """Return the bytes of the arena in use."""
@@ -54,7 +46,7 @@ class Interpreter:
             self._interpreter.print_allocations()
         found = re.search(r"Arena allocation total (\d+) bytes", " ".join(said))
         if found is None:
-            raise MicroError("run", "TFLite Micro did not report its allocation")
+            raise FailedRunError("run", "TFLite Micro did not report its allocation")
         return int(found[1])
 
     def run(self, inputs: list[Any]) -> list[Any]:
@@ -85,14 +77,14 @@ def arena(path: str, size: int = 0) -> int:
     return Interpreter(path, [size] if size else ARENAS).allocated()
 
 
-def failure(error: Exception, said: list[str], kind: str) -> MicroError:
+def failure(error: Exception, said: list[str], kind: str) -> FailedRunError:
     """Return the error for messages of the interpreter; a missing op is "unsupported"."""
     text = " ".join(said)
     missing = re.search(r"Didn't find (?:custom )?op for (?:builtin opcode|name) '([^']+)'", text)
     if missing:
-        return MicroError("unsupported", f"TFLite Micro has no op {missing[1]}")
+        return FailedRunError("unsupported", f"TFLite Micro has no op {missing[1]}")
     if "Dimension mismatch" in str(error):
-        return MicroError("unsupported", f"TFLite Micro runs the sizes of the file only: {error}")
+        return FailedRunError("unsupported", f"TFLite Micro runs the sizes of the file only: {error}")
     told = text or str(error)
     unsupported = re.search(r"not (?:currently )?supported|unsupported", told, re.IGNORECASE)
-    return MicroError("unsupported" if unsupported else kind, told)
+    return FailedRunError("unsupported" if unsupported else kind, told)

@@ -188,11 +188,11 @@ class Worker:
 
     def verify(self, model: str | os.PathLike[str], options: RunOptions = DEFAULT) -> None:
         """Load ``model`` without a run. Raises `RunError` if the runtime refuses it."""
-        self._answer(self._send(self._request(model, options, load=True), options.time_limit))
+        self._ask(model, options, load=True)
 
     def arena(self, model: str | os.PathLike[str], size: int, options: RunOptions = DEFAULT) -> int:
         """The bytes that ``model`` uses of an arena of ``size`` bytes in TFLite Micro, 0: large enough."""
-        return int(self._answer(self._send(self._request(model, options, arena=size), options.time_limit))["arena"])
+        return int(self._ask(model, options, arena=size)["arena"])
 
     def generate(
         self, model: str | os.PathLike[str], plan: dict[str, Any], options: RunOptions = DEFAULT
@@ -206,8 +206,7 @@ class Worker:
 
         results = self._new_file("out.npz")
         try:
-            request = self._request(model, options, plan=plan, results=os.fspath(results))
-            tokens = self._answer(self._send(request, options.time_limit))["tokens"]
+            tokens = self._ask(model, options, plan=plan, results=os.fspath(results))["tokens"]
             with np.load(results, allow_pickle=False) as found:
                 return tokens, found["logits"]
         finally:
@@ -217,7 +216,10 @@ class Worker:
         self, model: str | os.PathLike[str], asked: dict[str, Any], options: RunOptions = DEFAULT
     ) -> dict[str, Any]:
         """Let LiteRT-LM's engine continue texts, or decode tokens to texts (see `engine_script`). Raises `RunError`."""
-        return self._answer(self._send(self._request(model, options, texts=asked), options.time_limit))
+        return self._ask(model, options, texts=asked)
+
+    def _ask(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
+        return self._answer(self._send(self._request(model, options, **asked), options.time_limit))
 
     def _request(self, model: str | os.PathLike[str], options: RunOptions, **asked: Any) -> dict[str, Any]:
         request: dict[str, Any] = {"runtime": self.runtime, "model": os.path.abspath(model), "kernels": options.kernels}

@@ -57,7 +57,6 @@ def quantize(
     float_io: bool = True,
     float_ops: Sequence[str] = (),
     sensitive: Sensitive | None = None,
-    time_limit: float | None = None,
 ) -> None:
     """Quantize the .tflite file `model` in place.
 
@@ -73,22 +72,17 @@ def quantize(
             np.savez(paths[-1], **{f"i{i}": sample[name] for i, name in enumerate(inputs)})
         request = {"model": os.fspath(model), "out": os.fspath(out), "mode": mode, "float_io": float_io}
         request |= {"float_ops": list(float_ops), "places": places(), **asdict(sensitive or Sensitive())}
-        _run(request | {"inputs": list(inputs), "samples": list(map(os.fspath, paths))}, known, time_limit)
+        _run(request | {"inputs": list(inputs), "samples": list(map(os.fspath, paths))}, known)
         os.replace(out, model)
     finally:
         for path in (*paths, out):
             path.unlink(missing_ok=True)
 
 
-def _run(request: Mapping[str, Any], known: str, time_limit: float | None) -> None:
+def _run(request: Mapping[str, Any], known: str) -> None:
     name = f"{DISTRIBUTION} {known}"
     command, text = [sys.executable, script.__file__], json.dumps(request)
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=time_limit, check=False)
-    except subprocess.TimeoutExpired:
-        raise UnsupportedError(
-            f"{name} does not finish within {time_limit:g} s", hint="use fewer samples", code="E-QUANT-003"
-        ) from None
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     error = f"crashed (exit code {done.returncode})"
     if done.returncode == 0 and done.stdout:
         error = json.loads(done.stdout).get("error", "")

@@ -34,13 +34,12 @@ _NOT_TAKEN = "Vela leaves it to the CPU without a reason"
 
 @dataclass(frozen=True)
 class CompiledOp:
-    """Where an op of the main graph runs, by its place in the file.
+    """Where an op of the main graph runs.
 
     ``reason``: the violated constraint in Vela's words, "" on the NPU. ``cycles``: Vela's estimate, of all NPU ops that
     the op became; 0 if it became part of another op.
     """
 
-    index: int
     on_npu: bool
     reason: str = ""
     cycles: int = 0
@@ -140,10 +139,8 @@ def _ops(tables: Mapping[str, Rows], names: Sequence[str], reasons: Mapping[str,
         if place is not None and place < len(names):
             cycles[place] += int(float(row["op_cycles"] or 0))
     return tuple(
-        CompiledOp(index, False, reasons.get(name, _NOT_TAKEN))
-        if index in on_cpu
-        else CompiledOp(index, True, "", cycles[index])
-        for index, name in enumerate(names)
+        CompiledOp(False, reasons.get(name, _NOT_TAKEN)) if k in on_cpu else CompiledOp(True, cycles=cycles[k])
+        for k, name in enumerate(names)
     )
 
 

@@ -12,7 +12,7 @@ from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.dims import Dim, SymDim, is_nonnegative, symbols
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.shown_sizes import COMPUTED, may_be_fed, shown_dim
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import TensorType, shape_of
 from onnxtfl.targets.table import failures_at_zero
 
 Failure = tuple[Node, Dim, str]
@@ -42,26 +42,20 @@ def _assume(failures: Sequence[Failure], is_minor: bool) -> None:
     texts = dict.fromkeys(_COMPUTED if (text := shown_dim(dim)) == COMPUTED else text for _, dim, _ in failures)
     names = sorted(texts, key=lambda name: name == _COMPUTED)
     shown = names if len(names) <= _SHOWN else [*names[: _SHOWN - 1], f"{len(names) - _SHOWN + 1} more"]
-    ops = {
-        known: dict.fromkeys(_name(node) for node, _, verdict in failures if verdict == known) for known in _FAILURES
-    }
+    named = [(node.op.name_in_file, verdict) for node, _, verdict in failures]
+    ops = {known: dict.fromkeys(name for name, verdict in named if verdict == known) for known in _FAILURES}
     why = ", ".join(f"{' or '.join(ops[verdict])} {what}" for verdict, what in _FAILURES.items() if ops[verdict])
     verb = "is" if len(names) == 1 else "are"
     assume(f"{', '.join(shown)} {verb} at least 1: on empty tensors, {why}", is_minor=is_minor)
 
 
-def _name(node: Node) -> str:
-    return node.op.name.partition(".")[2]
-
-
 def _failures(node: Node) -> Iterator[tuple[Dim, str]]:
     """The sizes of the first operand that may be 0 and then make the kernel fail, with the verdict."""
-    known, value = failures_at_zero(_name(node)), node.operands[0] if node.operands else None
+    known, value = failures_at_zero(node.op.name_in_file), node.operands[0] if node.operands else None
     if not known or value is None or not isinstance(value.type, TensorType):
         return
     shape = value.type.shape or ()
-    results = [result.type.shape or () for result in node.results if isinstance(result.type, TensorType)]
-    kept = {symbol for sizes in results for d in sizes for symbol in symbols(d)}
+    kept = {symbol for result in node.results for d in shape_of(result.type) or () for symbol in symbols(d)}
     for axis, dim in enumerate(shape):
         if dim == 0 or is_nonnegative(dim - 1):
             continue

@@ -13,7 +13,7 @@ from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.types import DType, ResourceType, TensorType
+from onnxtfl.ir.types import DType, ResourceType, TensorType, rank_of
 from onnxtfl.targets.table import OpEntry, Parameter
 
 Bound = tuple[int, Parameter, Value]
@@ -183,8 +183,8 @@ def dtypes_of(names: frozenset[str]) -> frozenset[DType]:
 
 
 def _rank(value: Value) -> int:
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    return -1 if shape is None else len(shape)
+    rank = rank_of(value.type)
+    return -1 if rank is None else rank
 
 
 def _bind(parameters: Sequence[Parameter], values: Sequence[Value | None]) -> Iterator[Bound]:

@@ -13,7 +13,8 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Node
 from onnxtfl.ir.op import Op, Permutation, Permuted, attributes_of
 from onnxtfl.ir.ops.convolution import is_depthwise
-from onnxtfl.ir.permutations import physical_axes, rank_of, unless_identity
+from onnxtfl.ir.permutations import physical_axes, unless_identity
+from onnxtfl.ir.types import rank_of
 
 MOST_BATCH_AXES = 3
 """The highest number of batch axes of a matmul for which all their orders are tried."""

@@ -14,7 +14,7 @@ from typing import Any
 from onnxtfl.ir.dims import Shape, is_static
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import shape_of
 from onnxtfl.targets.instance import OpInstance
 
 EXACT_INTEGERS = 1 << 24
@@ -29,20 +29,20 @@ _AXIS_NAMES = ("axis", "dim", "axes", "dims")
 
 def equal_ranks(op: OpInstance) -> bool:
     """Whether the computed main operands have as many axes as the result."""
-    shapes = [_shape(value) for value in _main(op, "operands") if not value.is_constant]
+    shapes = [shape_of(value.type) for value in _main(op, "operands") if not value.is_constant]
     return len({len(shape) for shape in (*shapes, *_result_shapes(op)) if shape is not None}) <= 1
 
 
 def constant_ranks(op: OpInstance) -> bool:
     """Whether the constant main operands have as many axes as the result, or one element."""
     known = [v for v in _main(op, "operands") if v.is_constant and not _is_scalar_constant(v)]
-    ranks = {len(shape) for shape in (*map(_shape, known), *_result_shapes(op)) if shape is not None}
+    ranks = {len(shape) for shape in (*(shape_of(v.type) for v in known), *_result_shapes(op)) if shape is not None}
     return not known or len(ranks) <= 1
 
 
 def has_axes(op: OpInstance) -> bool:
     """Whether all computed main operands have axes, unless the result has none."""
-    shapes = [_shape(value) for value in _main(op, "operands") if not value.is_constant]
+    shapes = [shape_of(value.type) for value in _main(op, "operands") if not value.is_constant]
     return () not in shapes or () in _result_shapes(op)
 
 
@@ -53,7 +53,7 @@ def operand_shapes(op: OpInstance) -> str:
 
 def flat_scalars(op: OpInstance) -> bool:
     """Whether operands of one element have no axes, unless the result has one element too."""
-    shapes = [_shape(value) for _, _, value in op.operands]
+    shapes = [shape_of(value.type) for _, _, value in op.operands]
     results = [shape for shape in _shapes(op, "results") if any(size != 1 for size in shape)]
     return not results or not any(shape and all(size == 1 for size in shape) for shape in shapes)
 
@@ -61,7 +61,7 @@ def flat_scalars(op: OpInstance) -> bool:
 def unit_constants(op: OpInstance) -> bool:
     """Whether constant operands have no batch: the first axis of size 1, or fewer axes than the result."""
     rank = max(map(len, _result_shapes(op)), default=0)
-    shapes = [shape for value in _main(op, "operands") if value.is_constant and (shape := _shape(value))]
+    shapes = [shape for value in _main(op, "operands") if value.is_constant and (shape := shape_of(value.type))]
     return not any(len(shape) >= rank and shape[0] != 1 for shape in shapes)
 
 
@@ -118,7 +118,7 @@ def channels_of_groups(op: OpInstance) -> str:
     """Of a convolution: "all" without groups, "4n" if groups read and make a multiple of 4 channels, else "any"; of a
     depthwise one: "all" if each channel makes one, else "any".
     """
-    x, filters, y = _shapes(op, "operands")[0], _shape(op.named("filter")[0]), _shapes(op, "results")[0]
+    x, filters, y = _shapes(op, "operands")[0], shape_of(op.named("filter")[0].type), _shapes(op, "results")[0]
     if not x or not filters or x[-1] == filters[-1]:
         return "all"
     groups = x[-1] // filters[-1]  # 0 for a depthwise convolution
@@ -195,21 +195,17 @@ def _main(op: OpInstance, side: str) -> Iterator[Value]:
 
 
 def _shapes(op: OpInstance, side: str) -> list[Shape]:
-    return [shape for value in _main(op, side) if (shape := _shape(value)) is not None]
+    return [shape for value in _main(op, side) if (shape := shape_of(value.type)) is not None]
 
 
 def _result_shapes(op: OpInstance) -> list[Shape]:
     """The shapes of the results of the main variable; of all results where none is, as of comparisons."""
-    every = (shape for _, _, value in op.results if (shape := _shape(value)) is not None)
+    every = (shape for _, _, value in op.results if (shape := shape_of(value.type)) is not None)
     return _shapes(op, "results") or list(every)
 
 
-def _shape(value: Value) -> Shape | None:
-    return value.type.shape if isinstance(value.type, TensorType) else None
-
-
 def _is_scalar_constant(value: Value) -> bool:
-    return value.is_constant and all(size == 1 for size in _shape(value) or ())
+    return value.is_constant and all(size == 1 for size in shape_of(value.type) or ())
 
 
 def _named_axes(op: OpInstance, name: str) -> list[int] | None:

@@ -50,15 +50,10 @@ def check_declared_results(graph: Graph) -> None:
             _check(node, found)
 
 
-def node_name(node: Node) -> str:
-    """The name of a builtin op without its dialect."""
-    return node.op.name.partition(".")[2]
-
-
 def _entry(node: Node) -> OpEntry | None:
     """The entry of a builtin op; None for another one."""
     try:
-        return entry(node_name(node)) if node.op.dialect == "tfl" else None
+        return entry(node.op.name_in_file) if node.op.dialect == "tfl" else None
     except KeyError:
         return None
 
@@ -109,7 +104,7 @@ def _check_regions(node: Node) -> None:
     for body in (body for body in bodies if len(body.outputs) == len(node.results)):
         for result, value in zip(node.results, body.outputs, strict=True):
             if isinstance(result.type, TensorType) and isinstance(value.type, TensorType):
-                _check_stored(node, result, value.type, entry(node_name(node)))
+                _check_stored(node, result, value.type, entry(node.op.name_in_file))
     for region in node.regions:
         for outer, inner in zip(node.operands[::-1], region.inputs[::-1], strict=False):
             if outer is None or not isinstance(outer.type, TensorType) or not isinstance(inner.type, TensorType):
@@ -161,7 +156,7 @@ def _other_operand(node: Node, name: str, given: TensorType, wanted: TensorType)
     message = f"the operand {name} is stored as {given.storage.value}, not as {wanted.storage.value}"
     place = node.name or next((result.name for result in node.results), None)
     return InvalidModelError(
-        message, node=place, op=node_name(node), version=node.op.version, type_=given, code="E-FILE-009"
+        message, node=place, op=node.op.name_in_file, version=node.op.version, type_=given, code="E-FILE-009"
     )
 
 

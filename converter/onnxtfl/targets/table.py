@@ -43,8 +43,8 @@ class Version:
 class CostRow:
     """Nanoseconds for each unit of work (see :mod:`work`).
 
-    The row applies to instances whose operands `constant` are constants, that work along the last axis (`last` True),
-    along another one (False), or along either (None), that have these `options`, and whose amounts of work are in
+    The row applies to an instance of the op if its operands `constant` are constants, its axis is the last one (`last`
+    True), another one (False) or any (None), its options have the values `options`, and its amounts of work are within
     `ranges` (lowest, highest).
     """
 
@@ -95,10 +95,8 @@ class OpEntry:
     """
 
     name: str
-    code: int
     operands: tuple[Parameter, ...]
     results: tuple[Parameter, ...]
-    options: str
     versions: tuple[Version, ...]
     fuses_as: str | None
     activations: frozenset[str]
@@ -199,10 +197,8 @@ def entry(op: str) -> OpEntry:
     kernels, costs = section(f"{op}.kernels"), section(f"{op}.costs")
     return OpEntry(
         name=op,
-        code=table["code"],
         operands=operands,
         results=results,
-        options=table.get("options", ""),
         versions=versions,
         fuses_as=table.get("fuses_as"),
         activations=frozenset(kernels.get("activations", "").split()),

@@ -20,7 +20,7 @@ from onnxtfl.ir.matching import is_between
 from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.quantization import StoredNumbers
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.types import TensorType, Type, shape_of
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
@@ -241,7 +241,7 @@ def is_within(cost: tuple[float, ...], other: tuple[float, ...]) -> bool:
 def as_form(node: Node) -> Form:
     """An op of a target's format as a form."""
     own = node.op.version if node.lowered_from is ops.Custom else None
-    name = node.op.name.partition(".")[2]
+    name = node.op.name_in_file
     return Form(name, tuple(node.operands), node.attributes, domain=node.op.domain, own_version=own)
 
 
@@ -323,5 +323,5 @@ def _as_value(operand: Operand | Computed) -> Value | None:
 def _may_be_empty(node: Node) -> bool:
     """Whether an axis of the first operand may have size 0 at run time."""
     value = node.operands[0] if node.operands else None
-    shape = value.type.shape or () if value is not None and isinstance(value.type, TensorType) else ()
-    return any(not isinstance(size, int) and not is_nonnegative(size - 1) for size in shape)
+    shape = None if value is None else shape_of(value.type)
+    return any(not isinstance(size, int) and not is_nonnegative(size - 1) for size in shape or ())

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import Shape, size_or
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, shape_of
 from onnxtfl.targets.instance import Bound, OpInstance
 
 Sizes = Sequence[int]
@@ -182,7 +182,8 @@ def may_be_masked(value: Value, depth: int = _DEPTH) -> bool:
     if node is None or depth == 0:
         return not _is_in_file(value)
     if node.op.dialect == "tfl":
-        return _name_of(node) in _MASKING and any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
+        operands = (v for v in node.operands if v is not None)
+        return node.op.name_in_file in _MASKING and any(may_be_masked(v, depth - 1) for v in operands)
     if node.op.dialect != "neutral" or node.op.multiplies in ("matrices", "windows") or facts_of(value).low >= _LOWEST:
         return False
     return any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
@@ -224,19 +225,15 @@ def _is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
         return bool(np.all(value.numpy() >= 0))
     if node is None or node.op.dialect != "tfl" or depth == 0:
         return False
-    if _name_of(node) in _NONNEGATIVE or node.attributes.get("fused_activation_function") in _NONNEGATIVE:
+    if node.op.name_in_file in _NONNEGATIVE or node.attributes.get("fused_activation_function") in _NONNEGATIVE:
         return True
     floats = (v for v in node.operands if v is not None and isinstance(v.type, TensorType) and v.dtype.is_float)
-    return _name_of(node) in _MOVING and all(_is_nonnegative(v, depth - 1) for v in floats)
+    return node.op.name_in_file in _MOVING and all(_is_nonnegative(v, depth - 1) for v in floats)
 
 
 def _is_in_file(value: Value) -> bool:
     """Whether ops of a file, not neutral ones, read `value`."""
     return any(user.op.dialect == "tfl" for user, _ in value.uses)
-
-
-def _name_of(node: Node) -> str:
-    return node.op.name.rpartition(".")[2]
 
 
 def is_shown(value: Value) -> bool:
@@ -266,13 +263,13 @@ def _leads_to(value: Value, op: str, depth: int = _NEAR) -> bool:
     if depth == 0 or not _is_in_file(value):
         return depth > 0
     users = [user for user, _ in value.uses]
-    return any(_name_of(u) == op or any(_leads_to(r, op, depth - 1) for r in u.results if r.uses) for u in users)
+    return any(u.op.name_in_file == op or any(_leads_to(r, op, depth - 1) for r in u.results if r.uses) for u in users)
 
 
 def _is_made_by(value: Value, op: str) -> bool:
     """Whether an op of this name, in the table's notation, computes `value`."""
     node = value.producer
-    return node is not None and _name_of(node).upper() == op
+    return node is not None and (node.op.name_in_file or node.op.name).upper() == op
 
 
 def _scales_of(value: Value) -> Sequence[float]:
@@ -317,8 +314,7 @@ _MEASURES: dict[str, Callable[..., float]] = {
 
 def _sizes(value: Value) -> Sizes:
     """The sizes of a tensor, unknown ones as 1, as Vela takes them."""
-    shape: Shape | None = value.type.shape if isinstance(value.type, TensorType) else None
-    return [size_or(size, 1) for size in shape or ()]
+    return [size_or(size, 1) for size in shape_of(value.type) or ()]
 
 
 def _constant(value: Value) -> list[int]:

@@ -121,7 +121,7 @@ class TfliteTarget(Target):
 
     def operand_name(self, node: Node, index: int) -> str | None:
         """The name in the table of ops; None for custom ops and variadic operands."""
-        name = node.op.name.removeprefix("tfl.")
+        name = node.op.name_in_file
         operands = entry(name).operands if name in op_names() else ()
         return operands[index].name if index < len(operands) and not operands[index].variadic else None
 
@@ -401,7 +401,7 @@ def _explain(instance: OpInstance, violations: Sequence[Sequence[Violation]]) ->
 def refuse_unknown_versions(graph: Graph) -> None:
     """Raise UnsupportedError for an op of a newer version than in the table: its meaning may be different."""
     for node in graph.walk():
-        name = node.op.name.partition(".")[2]
+        name = node.op.name_in_file
         if node.op.dialect != "tfl" or name not in op_names() or not (versions := entry(name).versions):
             continue
         if node.op.version > versions[-1].number:
@@ -413,7 +413,7 @@ def refuse_unknown_versions(graph: Graph) -> None:
 def lowest_runtime(graph: Graph) -> str:
     """The lowest TensorFlow release ("2.14.0") with all op versions of a graph; "" if none is known."""
     found: set[Release] = set()
-    for name, version in {(node.op.name.partition(".")[2], node.op.version) for node in graph.walk()}:
+    for name, version in {(node.op.name_in_file, node.op.version) for node in graph.walk()}:
         known = entry(name).versions if name in op_names() else ()
         found.update(sorted(v.since for v in known if v.number == version)[:1])
     return _dotted((*max(found), 0, 0)[:3]) if found else ""

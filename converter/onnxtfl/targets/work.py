@@ -25,7 +25,7 @@ from typing import Any
 from onnxtfl.ir.dims import Shape, estimated_size
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import TensorType, shape_of
 from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import CostRow, Costs
 
@@ -140,7 +140,7 @@ def _source(op: BoundOp) -> Shape:
 
 
 def _shape(value: Value) -> Shape:
-    return value.type.shape or () if isinstance(value.type, TensorType) else ()
+    return shape_of(value.type) or ()
 
 
 def _axes(op: BoundOp, shape: Sequence[Any]) -> Iterable[int]:

@@ -53,11 +53,6 @@ class Way:
         except ValueError:
             return None
 
-    def fits(self, array: Array, shape: Sequence[int]) -> bool:
-        """Whether the array has `shape` then."""
-        found = self.moved(array, shape)
-        return found is not None and found.shape == tuple(shape)
-
     def _moved(self, array: Array, shape: Sequence[int]) -> Array:
         if self.back:
             array = array if self.order is None else array.transpose(inverse(self.order))

@@ -23,7 +23,7 @@ from onnxtfl.ir.dims import Symbol, evaluate, symbol, symbols
 from onnxtfl.ir.dtypes import dtype_of
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.model import FormatName, Model
-from onnxtfl.ir.types import TensorType, Type
+from onnxtfl.ir.types import TensorType, Type, rank_of, shape_of
 from onnxtfl.passes.canonical.dead_code import remove_unreached
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.runtimes import RunError, RunOptions, Worker
@@ -93,8 +93,7 @@ class InnerModel:
 
     def rank(self, number: int) -> int | None:
         """The rank of a tensor by its type, None where it is unknown."""
-        type_ = self.type_of(number)
-        return type_.rank if isinstance(type_, TensorType) else None
+        return rank_of(self.type_of(number))
 
     def nbytes(self, number: int) -> int:
         """The expected bytes of a tensor, with the sizes of the given inputs."""
@@ -109,8 +108,8 @@ class InnerModel:
         """The sizes of the given inputs by their symbols."""
         found = dict[Symbol, int]()
         for value, array in zip(self.graph.inputs, self.given, strict=False):
-            shape = value.type.shape if isinstance(value.type, TensorType) else None
-            for dim, size in zip(shape or (), array.shape if isinstance(array, np.ndarray) else (), strict=False):
+            sizes = array.shape if isinstance(array, np.ndarray) else ()
+            for dim, size in zip(shape_of(value.type) or (), sizes, strict=False):
                 found |= {name: size for name in symbols(dim) if dim == symbol(name)}
         return found
 

@@ -12,9 +12,8 @@ from onnxtfl.checking.criteria.reference import Reference
 from onnxtfl.checking.criteria.tolerance import Tolerance
 from onnxtfl.checking.evidence import CriterionName, Judgment
 from onnxtfl.checking.localize.layers import FirstDifference
-from onnxtfl.checking.metrics.comparison import Expectation
 from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.pairing.interface import Pair
+from onnxtfl.checking.pairing.interface import Pair, Permutation
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.checking.settings import Settings
 from onnxtfl.runtimes import RunOptions
@@ -33,27 +32,33 @@ class Attempt:
     which the model was not made, so that rounding may be amplified.
     """
 
-    a: Side
-    b: Side
+    tolerance: Tolerance
     out_pairs: Sequence[Pair]
     reference: Reference
     fed: Sequence[Sequence[Any]]
     kernels: str
     moved: bool
-    settings: Settings
     options: RunOptions
-    feeds: Feeds | None = None
-    seconds: float = 0.0
+    feeds: Feeds | None
+    seconds: float
     is_unusual: bool = False
 
-    @cached_property
-    def tolerance(self) -> Tolerance:
-        return Tolerance(self.a, self.b, self.settings)
+    @property
+    def a(self) -> Side:
+        return self.tolerance.a
 
     @property
-    def expect(self) -> Expectation:
-        """How close tensors inside of the models have to be."""
-        return Expectation(self.settings.rtol, self.tolerance.atol)
+    def b(self) -> Side:
+        return self.tolerance.b
+
+    @property
+    def settings(self) -> Settings:
+        return self.tolerance.settings
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether runs depend on those before."""
+        return self.a.keeps_state or self.b.keeps_state
 
     @property
     def b_options(self) -> RunOptions:
@@ -63,11 +68,6 @@ class Attempt:
     def alone(self) -> list[list[Any]]:
         """The outputs of the second model, a new session for each run."""
         return [self.b.run(fed, self.b_options) for fed in self.fed]
-
-    @property
-    def keeps_state(self) -> bool:
-        """Whether runs depend on those before."""
-        return self.a.keeps_state or self.b.keeps_state
 
     def differs_alone(self, k: int) -> bool:
         """Whether an output differs where each run of the second model has a session of its own."""
@@ -83,6 +83,10 @@ class Attempt:
         expected = case.outputs[pair.a] if expected is None else expected
         got = self.alone[run][pair.b] if got is None else got
         return self.tolerance.compare(pair, expected, got, self.moved, **allowed)
+
+    def ways(self, k: int, expected: Any, got: Any) -> list[Permutation]:
+        """The axis orders in which output ``k`` may be that of the first model (`Tolerance.ways`)."""
+        return self.tolerance.ways(self.out_pairs[k], expected, got, self.moved)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ import numpy as np
 
 from onnxtfl.checking.criteria.base import Attempt, Ruling
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
-from onnxtfl.checking.pairing.interface import is_moved
+from onnxtfl.checking.pairing.interface import in_first_order
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.permutations import inverse
 
 LEAST_DRAWS, DRAWS = 50, 200
 """The fewest draws for a comparison of distributions, and those of fast models with small outputs."""
@@ -108,8 +107,7 @@ def _pair(attempt: Attempt, k: int, outputs_a: Sequence[Any], outputs_b: Sequenc
     a, b = outputs_a[pair.a], outputs_b[pair.b]
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.dtype.kind not in "fiub":
         return None
-    way = attempt.tolerance.ways(pair, a, b, attempt.moved)[0]
-    b = b.transpose(inverse(way)) if is_moved(way) else b
+    b = in_first_order(b, attempt.ways(k, a, b)[0])
     if a.shape != b.shape:
         return None
     every = max(1, -(-a.size // ELEMENTS))

@@ -24,10 +24,9 @@ from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure
 from onnxtfl.checking.localize.engine import Engine
 from onnxtfl.checking.localize.inside import Inside
 from onnxtfl.checking.localize.selections import with_equal_selections
-from onnxtfl.checking.pairing.interface import is_moved
+from onnxtfl.checking.pairing.interface import in_first_order, is_moved
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.permutations import inverse
 from onnxtfl.metrics.noise import FACTOR, distance, is_amplified
 from onnxtfl.tracing.matches import Match, Way
 from onnxtfl.tracing.parts import temporary_directory
@@ -49,7 +48,7 @@ class OpByOp:
 
     def judge(self, attempt: Attempt, outputs: Sequence[OutputCheck], pending: Sequence[int]) -> Ruling:
         sides = attempt.a, attempt.b
-        if attempt.settings.levels is not None:  # a float model and a quantized one: no op agrees within rounding
+        if attempt.settings.levels is not None:  # one model is quantized: no op agrees within rounding
             return Ruling()
         if any(side.info.hybrid for side in sides):  # kernels round their operands differently
             return Ruling()
@@ -181,8 +180,7 @@ def _amplified_noise(attempt: Attempt, number: int, positions: Sequence[int]) ->
 
 
 def _distance(attempt: Attempt, k: int, expected: Any, got: Any) -> float:
-    ways = attempt.tolerance.ways(attempt.out_pairs[k], expected, got, attempt.moved)
-    moved = [got.transpose(inverse(way)) if is_moved(way) else got for way in ways] or [got]
+    moved = [in_first_order(got, way) for way in attempt.ways(k, expected, got)] or [got]
     return min(distance(expected, one) for one in moved)
 
 
@@ -191,7 +189,7 @@ def _inside(attempt: Attempt, number: int, folder: Path) -> Inside:
     values, options = attempt.reference.runs[number].values, attempt.b_options
     a = attempt.a.traced(values, replace(attempt.options, kernels="builtin"), folder)
     b = attempt.b.traced(attempt.fed[number], replace(options, **attempt.b.run_options), folder)
-    return Inside(a, b, attempt.settings.tensors, attempt.expect, attempt.a.facts.sigmoids)
+    return Inside(a, b, attempt.settings.tensors, attempt.tolerance.expect, attempt.a.facts.sigmoids)
 
 
 def _selects_alike(attempt: Attempt, number: int, positions: Sequence[int], inside: Inside) -> bool:
@@ -209,7 +207,7 @@ def _compared(attempt: Attempt, number: int, positions: Sequence[int], inside: I
     known = inside.matches | {end.b: end for end in ends if end is not None}
     matches = needed_matches(inside.b, [known[i] for i in sorted(known)], [end.b for end in ends if end is not None])
     until = time.perf_counter() + attempt.options.time_limit
-    engine = Engine(inside.a, inside.b, matches, attempt.expect, until, sigmoids=inside.sigmoids)
+    engine = Engine(inside.a, inside.b, matches, attempt.tolerance.expect, until, sigmoids=inside.sigmoids)
     return engine, coverage(engine.run(), [-1 if end is None else end.b for end in ends])
 
 
@@ -225,7 +223,7 @@ def _end(attempt: Attempt, k: int, number: int, inside: Inside) -> Match | None:
     if i is None or j is None or j not in b.changing or b.graph.outputs.count(values[1]) > 1:
         return None
     expected, got = attempt.reference.runs[number].outputs[pair.a], attempt.alone[number][pair.b]
-    ways = attempt.tolerance.ways(pair, expected, got, attempt.moved)
+    ways = attempt.ways(k, expected, got)
     way = Way(ways[0] if is_moved(ways[0]) else None) if len(ways) == 1 else None
     return Match(i, j, way, recorded=True)
 

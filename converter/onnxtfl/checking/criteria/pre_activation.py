@@ -9,9 +9,8 @@ import numpy as np
 from onnxtfl.checking.criteria.base import Attempt, PerOutput
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.metrics.comparison import compare
-from onnxtfl.checking.pairing.interface import is_moved, permutations
+from onnxtfl.checking.pairing.interface import in_first_order, permutations
 from onnxtfl.checking.report import OutputCheck
-from onnxtfl.ir.permutations import inverse
 from onnxtfl.tracing.parts import tensor_inside
 
 SATURATED = 1e-3
@@ -31,14 +30,14 @@ class PreActivation(PerOutput):
         names = _operands(attempt, k)
         if names is None or attempt.a.worker is None or attempt.b.worker is None:
             return None
-        largest, expect = 0.0, attempt.expect
+        largest, expect = 0.0, attempt.tolerance.expect
         for number in attempt.runs:
             values = attempt.a.hidden.given(attempt.reference.runs[number].values)
             a = tensor_inside(attempt.a.info.path, names[0], attempt.a.worker, values, attempt.options)
             fed = attempt.b.hidden.given(attempt.fed[number])
             b = tensor_inside(attempt.b.info.path, names[1], attempt.b.worker, fed, attempt.b_options)
             ways = permutations(tuple(a.shape), tuple(b.shape), "auto") or [tuple(range(a.ndim))]
-            moved = [b.transpose(inverse(way)) if is_moved(way) and b.ndim == a.ndim else b for way in ways]
+            moved = [in_first_order(b, way) if b.ndim == a.ndim else b for way in ways]
             checks = [compare("", a, one, replace(expect)) for one in moved]
             check = next((check for check in checks if check.ok), checks[0])
             largest = max(largest, check.max_abs or 0.0)

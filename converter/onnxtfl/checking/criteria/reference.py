@@ -80,8 +80,7 @@ class Reference:
     @property
     def _perturbing(self) -> noise.RunPerturbed | None:
         """Runs the source with perturbed constants; None for a large one."""
-        small = self.side.summary is not None and self.side.summary.size <= LARGEST
-        return self._run_perturbed if small else None
+        return self._run_perturbed if self.side.summary.size <= LARGEST else None
 
     def _run(self, values: Sequence[Any], kernels: str) -> Sequence[Any]:
         return self.side.run(values, replace(self.options, kernels=kernels))

@@ -10,12 +10,11 @@ from onnxtfl.checking.metrics.comparison import compare as compare_values
 from onnxtfl.checking.models.facts import SIGMOID_ERROR
 from onnxtfl.checking.models.side import Side
 from onnxtfl.checking.models.widened import HALF
-from onnxtfl.checking.pairing.interface import Pair, Permutation, is_moved, permutations
+from onnxtfl.checking.pairing.interface import Pair, Permutation, in_first_order, is_moved, permutations
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.checking.settings import Settings
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import numpy_type
-from onnxtfl.ir.permutations import inverse
 from onnxtfl.metrics.noise import Noise
 from onnxtfl.metrics.quality import measured
 from onnxtfl.passes.quantize import TOLERANCE
@@ -53,7 +52,7 @@ class Tolerance:
 
     def _compare_moved(self, name: str, expected: Any, got: Any, expect: Expectation, way: Permutation) -> OutputCheck:
         """Compare an output with the permuted one of the second model."""
-        moved = got.transpose(inverse(way)) if is_moved(way) else got
+        moved = in_first_order(got, way)
         result = compare_values(name, expected, moved, expect)
         if self.settings.metrics:
             result = replace(result, metrics=measured(expected, moved, self.settings.metrics))
@@ -79,6 +78,11 @@ class Tolerance:
     def atol(self) -> float:
         """The absolute tolerance, at least that of kernels that quantize activations."""
         return max(self.settings.atol, TOLERANCE if self.a.info.hybrid or self.b.info.hybrid else 0.0)
+
+    @property
+    def expect(self) -> Expectation:
+        """How close tensors inside of the models have to be."""
+        return Expectation(self.settings.rtol, self.atol)
 
     @property
     def _half(self) -> float:

@@ -19,10 +19,9 @@ from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.generation import numpy_type
 from onnxtfl.inputs.ranges import Range
 from onnxtfl.inputs.samples import samples_of
-from onnxtfl.ir.data import Array
+from onnxtfl.ir.data import Array, PathLike
 from onnxtfl.ir.permutations import inverse
 
-PathLike = str | os.PathLike[str]
 Inputs = PathLike | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 
 

@@ -7,19 +7,17 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from onnxtfl.checking.localize import naming
 from onnxtfl.checking.localize.coverage import FACTOR, SMALL, first_failure
 from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import LayerError
 from onnxtfl.checking.localize.naming import layer_error
-from onnxtfl.checking.metrics.comparison import Expectation
-from onnxtfl.checking.models.side import Side
-from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.models.pair import ModelPair
+from onnxtfl.checking.report import CheckReport, with_notes
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.graph import Value
-from onnxtfl.ir.record import TensorEntry
-from onnxtfl.runtimes import RunOptions
 from onnxtfl.tracing.matches import Match
 from onnxtfl.tracing.parts import temporary_directory
 from onnxtfl.tracing.record import known_matches
@@ -32,19 +30,14 @@ FEW = 0.6
 
 @dataclass(frozen=True)
 class PerLayer:
-    """Both models, the values of their inputs, the outputs that are paired (by name), and how to compare.
-
-    `entries`: the record of the conversion of `a` to `b`; empty to search for one. `kernels`: of the second model.
+    """Both models in one run. `values`, `fed`: the inputs of the first and of the second model; `kernels`: the kernel
+    set of the second.
     """
 
-    a: Side
-    b: Side
-    values: tuple[Sequence[object], Sequence[object]]
-    outputs: Sequence[tuple[str, str]]
-    entries: Sequence[TensorEntry]
+    models: ModelPair
+    values: Sequence[Any]
+    fed: Sequence[Any]
     kernels: str
-    options: RunOptions
-    expect: Expectation
 
     def extend(self, report: CheckReport) -> CheckReport:
         """The report with the errors along the depth, and the first difference if it has failed."""
@@ -52,17 +45,18 @@ class PerLayer:
             with ExitStack() as stack:
                 return self._extended(report, stack)
         except OnnxtflError as error:
-            return replace(report, notes=(*report.notes, f"not compared layer by layer: {error}"))
+            return with_notes(report, f"not compared layer by layer: {error}")
 
     def _extended(self, report: CheckReport, stack: ExitStack) -> CheckReport:
         folder = temporary_directory(stack)
-        plain = replace(self.options, kernels="builtin")
-        kernels = replace(self.options, kernels=self.kernels) if self.b.info.format == "tflite" else plain
-        first = self.a.traced(self.values[0], plain, folder)
-        second = self.b.traced(self.values[1], kernels, folder)
-        until = time.perf_counter() + self.options.time_limit
+        a, b, options = self.models.a, self.models.b, self.models.options
+        plain = replace(options, kernels="builtin")
+        first = a.traced(self.values, plain, folder)
+        kernels = replace(options, kernels=self.kernels) if b.info.format == "tflite" else plain
+        second = b.traced(self.fed, kernels, folder)
+        until = time.perf_counter() + options.time_limit
         matches, how = self._matches(first, second, until)
-        engine = Engine(first, second, matches, self.expect, until, accumulated=True)
+        engine = Engine(first, second, matches, self.models.tolerance.expect, until, accumulated=True)
         layers = engine.run()
         if wrong := refuted([layer for layer in layers if layer.runs]):
             engine = replace(engine, matches=[match for match in matches if match.b not in wrong], layers=[])
@@ -70,18 +64,20 @@ class PerLayer:
         found = tuple(layer_error(first, second, layer) for layer in layers if layer.runs)
         notes = [_in_words(found, how)] if found else ["no tensors inside of the two models correspond"]
         if report.status != "failed":
-            return replace(report, layers=found, notes=(*report.notes, *notes, _of_agreeing(layers)))
+            return with_notes(replace(report, layers=found), *notes, _of_agreeing(layers))
         worst = first_failure([layer for layer in layers if layer.runs or not report.outputs])
         difference = report.first_difference  # as the criteria found it, on the run that they judged
         if difference is None and worst is not None:
             difference = naming.difference(engine, worst)
         notes.append(str(difference) if difference else "no op differs on the values of the first model")
-        return replace(report, layers=found, first_difference=difference, notes=(*report.notes, *notes))
+        return with_notes(replace(report, layers=found, first_difference=difference), *notes)
 
     def _matches(self, a: InnerModel, b: InnerModel, until: float) -> tuple[list[Match], str]:
         """Return the corresponding tensors, and a description of how they were matched."""
-        found, how, recorded = known_matches(a, b, self.entries)
-        found = _with_outputs(found, a, b, self.outputs)
+        found, how, recorded = known_matches(a, b, self.models.settings.tensors)
+        infos = self.models.a.info.outputs, self.models.b.info.outputs
+        outputs = [(infos[0][pair.a].name, infos[1][pair.b].name) for pair in self.models.outputs]
+        found = _with_outputs(found, a, b, outputs)
         if not recorded and len(found) < FEW * len(b.changing):
             found, how = sorted([*found, *by_value(a, b, found, until)], key=lambda m: m.b), f"{how} and values"
         return found, how

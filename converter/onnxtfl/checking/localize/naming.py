@@ -101,7 +101,7 @@ def display(node: Node | None) -> str:
 
 def op_name(node: Node | None) -> str:
     """The name of a node's op."""
-    return "" if node is None else node.op.name.partition(".")[2]
+    return "" if node is None else node.op.name_in_file
 
 
 def _result(node: Node | None, value: Value) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from onnxtfl.checking.models.pair import Chosen, ModelPair
 from onnxtfl.checking.models.side import FirstRun, Side
-from onnxtfl.checking.report import CheckReport
+from onnxtfl.checking.report import CheckReport, with_notes
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.inputs.description import MismatchError
 from onnxtfl.runtimes import RunError
@@ -30,13 +30,12 @@ def with_third_opinion(report: CheckReport, models: ModelPair, done: FirstRun, c
     No note for models with state or random numbers, or of more than `MOST_BYTES`, and where an evaluation fails or
     takes `SECONDS`.
     """
-    sizes = [side.summary.size for side in (models.a, models.b) if side.summary is not None]
     is_drawn = models.a.facts.drawn or models.b.facts.drawn
-    if models.keeps_state or is_drawn or max(sizes, default=0) > MOST_BYTES:
+    if models.keeps_state or is_drawn or models.size > MOST_BYTES:
         return report
     try:
         words = _Opinion(models, done, chosen).in_words()
-        return replace(report, notes=(*report.notes, words)) if words else report
+        return with_notes(report, words) if words else report
     except (RunError, MismatchError, OnnxtflError, TimeoutError, MemoryError):
         return report
 

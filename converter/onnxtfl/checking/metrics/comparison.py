@@ -10,15 +10,14 @@ import numpy as np
 from onnxtfl.checking.evidence import CriterionName, Judgment, Verdict
 from onnxtfl.checking.report import OutputCheck
 from onnxtfl.ir.blocks import BLOCK, in_blocks
-from onnxtfl.ir.dtypes import dtype_of
+from onnxtfl.ir.dtypes import Array, dtype_of
 from onnxtfl.ir.quantization import Quantization, dequantize, with_other_sign
 from onnxtfl.ir.small_types import from_held, holds_bits
 from onnxtfl.metrics.bias import Bias, measure_bias
 from onnxtfl.metrics.errors import TINY, Allowed, Errors, largest_finite, measure_errors, widened
 from onnxtfl.metrics.noise import Noise
 from onnxtfl.metrics.slices import slice_peaks
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from onnxtfl.tables import shape as shape_text
 
 NOT_FINITE = "no finite value to compare"
 EMPTY = "no element to compare"
@@ -69,7 +68,7 @@ def compare(name: str, a: Any, b: Any, expect: Expectation) -> OutputCheck:
     a, b, note = _same_kind(np.asarray(a), np.asarray(b), expect)
     dtype, shape, message = dtype_name(a), tuple(a.shape), ""
     if shape != tuple(b.shape):
-        message = f"shape {_sizes(shape)} became {_sizes(b.shape)}"
+        message = f"shape {shape_text(shape)} became {shape_text(b.shape)}"
     elif dtype != dtype_name(b):
         message = f"dtype {dtype} became {dtype_name(b)}"
     elif expect.drawn:
@@ -254,11 +253,7 @@ def _place_of(errors: Errors, a: Array, b: Array) -> str:
 
 
 def _place(flat: Any, shape: tuple[int, ...]) -> str:
-    return _sizes(tuple(int(i) for i in np.unravel_index(int(flat), shape)))
-
-
-def _sizes(numbers: tuple[int, ...]) -> str:
-    return "[" + ",".join(str(n) for n in numbers) + "]"
+    return shape_text(tuple(map(int, np.unravel_index(int(flat), shape))))
 
 
 def _number(value: Any) -> str:

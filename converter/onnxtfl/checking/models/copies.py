@@ -34,7 +34,7 @@ EXACT_PRODUCTS = (
 
 def use_sorted_copy(side: Side, stack: ExitStack) -> None:
     """Let `side` run a copy with sorted results, if an op of it has an undefined order of results."""
-    if not side.facts.unsorted or side.info.format != "onnx" or side.summary is None or side.summary.size > LARGEST:
+    if not side.facts.unsorted or side.info.format != "onnx" or side.summary.size > LARGEST:
         return
     model = files.read(side.info.path)
     if _sort_results(model):
@@ -51,7 +51,7 @@ def use_copy_with_weights(side: Side, stack: ExitStack) -> None:
 
 def use_exact_copy(side: Side, stack: ExitStack) -> None:
     """Let `side` run a copy with uint8 weights, if its products of uint8 and int8 saturate on this processor."""
-    if side.summary is None or side.summary.size > LARGEST:
+    if side.summary.size > LARGEST:
         return
     path = exact_copy(side.info.path, temporary_directory(stack))
     if path is not None:
@@ -86,7 +86,7 @@ def _sort_results(model: Model) -> bool:
     changed = False
     for graph in model.graphs():
         for node in graph.walk():
-            wanted = rules_for(node.op).ordered.get((node.op.domain, node.op.name.partition(".")[2]), {})
+            wanted = rules_for(node.op).ordered.get((node.op.domain, node.op.name_in_file), {})
             for key, value in wanted.items():
                 if node.attributes.get(key, value) != value:
                     node.attributes[key] = value

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from onnxtfl.inputs.ranges import Range, input_ranges, scalar
 from onnxtfl.inputs.sizes import ShapeFacts, shape_facts
@@ -18,7 +15,6 @@ from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.float16 import computes_in_float16
 
-Array = np.ndarray[Any, np.dtype[Any]]
 QUANTIZING = frozenset({ops.QuantizeLinear, ops.DequantizeLinear})
 SIGMOID_ERROR = 2.0**-24
 """ONNX Runtime computes a Sigmoid as 0.5 + p(x) / q(x): small values have an error of half an ulp of 0.5."""

@@ -19,9 +19,9 @@ from onnxtfl.checking.report import CheckReport, InputUsed, OutputCheck, Status,
 from onnxtfl.checking.settings import Settings
 from onnxtfl.formats import files
 from onnxtfl.inputs.description import with_fixed_sizes
+from onnxtfl.ir.data import PathLike
 from onnxtfl.runtimes import RunError, RunOptions, Workers, fit_together, is_fixed
 
-PathLike = str | os.PathLike[str]
 CHEAP = 0.2
 SMALL = 16 << 20
 """Models without state run a second time, on other inputs, if the first run took at most `CHEAP` seconds and neither
@@ -119,8 +119,12 @@ class ModelPair:
         """
         if self.keeps_state:
             return self.settings.runs
-        sizes = [side.summary.size for side in (self.a, self.b) if side.summary is not None]
-        return min(self.settings.runs, 2) if max(sizes, default=0) <= SMALL else 1
+        return min(self.settings.runs, 2) if self.size <= SMALL else 1
+
+    @property
+    def size(self) -> int:
+        """The bytes of the larger model."""
+        return max(self.a.summary.size, self.b.summary.size)
 
     @property
     def spare(self) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxtfl.errors import UsageError
 from onnxtfl.inputs.description import MismatchError, TensorInfo
+from onnxtfl.passes.boundary.sequences import unused_name
 
 Kind = Literal["tensor", "list", "stack", "absent"]
 
@@ -72,24 +73,17 @@ def slots_of(infos: Sequence[TensorInfo], others: Sequence[TensorInfo]) -> tuple
 def _slot(info: TensorInfo, names: set[str], taken: set[str]) -> tuple[Slot, list[str]]:
     """The slot of a sequence or optional, and the names of its tensors, which are among `names` of the other model.
 
-    `taken`: names of other inputs (or outputs), from which an appended `_` distinguishes them
-    (`onnxtfl.passes.boundary.sequences`).
+    `taken`: names of other inputs (or outputs).
     """
     if info.kind == "optional":
         return (Slot(info.name), [info.name]) if info.name in names else (Slot(info.name, "absent", 0), [])
     parts = list[str]()
-    while (part := _free(f"{info.name}_{len(parts)}", taken)) in names:
+    while (part := unused_name(f"{info.name}_{len(parts)}", taken)) in names:
         parts.append(part)
     if info.name in names and not parts:
         return Slot(info.name, "stack"), [info.name]
     is_list = bool(parts) or info.kind == "sequence"
     return Slot(info.name, "list" if is_list else "absent", len(parts)), parts
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def joined(slots: Slots | None, tensors: Sequence[Any]) -> list[Any]:

@@ -17,6 +17,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.onnx.state_metadata import StateEntry
 from onnxtfl.inputs.description import ModelInfo, describe
 from onnxtfl.inputs.goals import Goal, goals_of
+from onnxtfl.ir.data import PathLike
 from onnxtfl.runtimes import Run, RunError, RunOptions, Worker
 from onnxtfl.runtimes.profiles import ModelSummary
 from onnxtfl.tracing.trace import InnerModel
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from onnxtfl.evaluation import Precision
     from onnxtfl.ir.half import Excess
 
-PathLike = str | os.PathLike[str]
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 WITHOUT_OPTIMIZATIONS = "without graph optimizations, which drop a Relu before QuantizeLinear to 4 bits or float8"
@@ -51,9 +51,9 @@ class Side:
     worker: Worker | None
     states: list[StateEntry]
     keeps_state: bool
+    summary: ModelSummary
     hidden: Hidden = field(default_factory=Hidden)
     slots: Slots | None = None
-    summary: ModelSummary | None = None
     run_options: dict[str, Any] = field(default_factory=dict)
     refused: RunError | None = None
     way: str = ""
@@ -71,7 +71,7 @@ class Side:
         info = describe(Path(path), model)  # before the graph is changed
         summary = ModelSummary(os.fspath(path), info.format, files.bytes_on_disk(model, path), count_ops(model.main))
         graph = lifted_where_possible(model)
-        side = cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary=summary)
+        side = cls(info, analyze(graph), worker, states_of(model, info), bool(graph.states), summary)
         side.has_data_files, side.goals = bool(model.data_files), goals_of(graph)
         if side.facts.dropped and info.format == "onnx":
             side.run_options, side.way = {"kernels": "builtin"}, WITHOUT_OPTIMIZATIONS
@@ -177,6 +177,16 @@ class FirstRun:
     begun: Mapping[str, Begun] = field(default_factory=dict)
     elsewhere: Iterator[tuple[list[Any], list[str]]] = field(default_factory=lambda: iter(()))
     units: Iterator[tuple[bool, list[Any], list[str]]] = field(default_factory=lambda: iter(()))
+
+    @property
+    def all_values(self) -> list[list[Any]]:
+        """The inputs of this run and of those after it."""
+        return [self.values, *(values for values, _ in self.later)]
+
+    @property
+    def all_outputs(self) -> list[list[Any]]:
+        """The outputs of this run and of those after it."""
+        return [self.outputs, *(outputs for _, outputs in self.later)]
 
 
 def judged_refusal(first: Side, error: RunError) -> tuple[Literal["failed", "not checked"], str]:

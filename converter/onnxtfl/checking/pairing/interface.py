@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from onnxtfl.inputs.description import Dim, MismatchError, TensorInfo
 from onnxtfl.ir.dims import differ
+from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.record import TensorEntry
 
 Layout = Literal["auto", "source", "channels-last", "channels-first"]
@@ -127,6 +128,11 @@ def permutations(a: tuple[Dim, ...] | None, b: tuple[Dim, ...] | None, layout: L
 def is_moved(permutation: Permutation) -> bool:
     """Whether a permutation moves anything."""
     return permutation != tuple(range(len(permutation)))
+
+
+def in_first_order(array: Any, permutation: Permutation) -> Any:
+    """An array of the second model in the axis order of the first, which is transposed by `permutation`."""
+    return array.transpose(inverse(permutation)) if is_moved(permutation) else array
 
 
 def shape_text(shape: Sequence[Dim] | None) -> str:

@@ -29,7 +29,7 @@ def body(node: Node) -> Graph | None:
 
     Absent operands have an unused input. Context-dependent bodies need the types of the operands.
     """
-    name = node.op.name.partition(".")[2]
+    name = node.op.name_in_file
     if not defined(name, node.op.version, node.op.domain):
         return None
     if node.regions:
@@ -71,7 +71,7 @@ def _body_with_regions(node: Node, name: str) -> Graph | None:
     captured = [graph.add_input(None if v is None else v.type) for v in node.operands[own:]]
     for inner in graph.nodes:
         if inner.op.domain == _DOMAIN:
-            region = clone(node.attributes[inner.op.name.partition(".")[2]])
+            region = clone(node.attributes[inner.op.name_in_file])
             graph.splice(region, [*inner.operands, *captured], inner)
             graph.replace(inner, region.outputs, retyped=True)
     return graph

@@ -25,9 +25,8 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Vector:
-    """The tensor `name` that the op `node` computes from a map; `columns` describes its elements."""
+    """The tensor `name` that an op computes from a map; `columns` describes its elements."""
 
-    node: NodeProto
     name: str
     type: TensorType
     columns: str
@@ -59,7 +58,7 @@ def _vector(node: NodeProto, given: ValueInfoProto) -> Vector:
         message = f"an attribute has another type than {node.op_type} declares"
         raise InvalidModelError(message, node=display_name(node), op=node.op_type, code="E-FILE-009") from error
     name = node.output[0]
-    return Vector(node, name, type_, f"the map {given.name!r} is read as the tensor {name!r}: {columns}")
+    return Vector(name, type_, f"the map {given.name!r} is read as the tensor {name!r}: {columns}")
 
 
 def _by_vocabulary(attributes: dict[str, Any], of: DType) -> tuple[TensorType, str]:

@@ -96,9 +96,6 @@ class EncodedData(TensorData):
             filled += len(part)
         return unpack(buffer, self.dtype, self.shape)
 
-    def slab(self, axis: int, start: int, stop: int) -> Array:
-        return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
-
     def chunks(self) -> Iterator[Array]:
         try:
             for values in _varints(self.file, self.payload.start, self.payload.stop):

@@ -11,7 +11,8 @@ from onnxtfl.formats.onnx.graphs import GraphReader
 from onnxtfl.formats.onnx.metadata import read_metadata
 from onnxtfl.formats.onnx.tensors import Tensors
 from onnxtfl.formats.onnx.wire import reduced_model
-from onnxtfl.formats.source import Content, PathLike, format_of, named, open_source
+from onnxtfl.formats.source import Content, format_of, named, open_source
+from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.model import Model
 
 

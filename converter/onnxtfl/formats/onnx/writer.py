@@ -16,7 +16,7 @@ from onnxtfl.formats.onnx.message import Message
 from onnxtfl.formats.onnx.metadata import fill
 from onnxtfl.formats.source import copy_data
 from onnxtfl.formats.write_ahead import writing_ahead
-from onnxtfl.ir.data import TensorData
+from onnxtfl.ir.data import PathLike, TensorData
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.metadata import Late, Property
 from onnxtfl.ir.model import Model
@@ -33,7 +33,7 @@ def write(
     out: BinaryIO,
     *,
     opset: int | Mapping[str, int] | None = None,
-    external: str | os.PathLike[str] | None = None,
+    external: PathLike | None = None,
     limit: int = LIMIT,
     late: Late | None = None,
 ) -> dict[Value, str]:

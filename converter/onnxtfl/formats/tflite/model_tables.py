@@ -13,6 +13,7 @@ from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.encode import Tables, Values
 from onnxtfl.formats.tflite.metadata import entries_of
 from onnxtfl.formats.tflite.names import TensorNames
+from onnxtfl.formats.tflite.schema import OPERATOR_FIELDS
 from onnxtfl.formats.tflite.types import encode_strings, quantization_table, scales_of_blocks, type_name
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import TensorData
@@ -171,7 +172,7 @@ class _Subgraph:
         if node.regions or "intermediates" in node.attributes:
             self._operator(node)
             return
-        self.model.code_number(node.op.name.removeprefix("tfl."), node.op.version)
+        self._code_number(node)
         for value in (*filter(None, node.operands), *self._outputs(node)):
             self.number(value)
 
@@ -219,16 +220,18 @@ class _Subgraph:
                 "the initial value of a TFLite variable can only be zero", node=value.name, code="E-OP-007"
             )
 
-    def _operator(self, node: Node) -> Values:
-        name = node.op.name.removeprefix("tfl.")
+    def _code_number(self, node: Node) -> int:
         if node.op.dialect != "tfl":
             raise InvalidModelError("not a TFLite op", node=node.name, op=node.op.name, code="E-OP-002")
+        return self.model.code_number(node.op.name_in_file, node.op.version)
+
+    def _operator(self, node: Node) -> Values:
         values = {
-            "opcode_index": self.model.code_number(name, node.op.version),
+            "opcode_index": self._code_number(node),
             "inputs": [-1 if value is None else self.number(value) for value in node.operands],
             "outputs": [self.number(value) for value in self._outputs(node)],
         }
-        return values | self._options(name, node)
+        return values | self._options(node)
 
     def _outputs(self, node: Node) -> list[Value]:
         """The results except new values of variables among the operands."""
@@ -238,10 +241,10 @@ class _Subgraph:
                 self._numbers[value] = self.number(written[value])
         return [value for value in node.results if value not in written]
 
-    def _options(self, name: str, node: Node) -> dict[str, Any]:
+    def _options(self, node: Node) -> dict[str, Any]:
         attributes = {key: value for key, value in node.attributes.items() if key != "default_features"}
-        table = schema.options_table(name)
-        values = {field: attributes.pop(field) for field in _OPERATOR_FIELDS if field in attributes}
+        table = schema.options_table(node.op.name_in_file)
+        values = {field: attributes.pop(field) for field in OPERATOR_FIELDS if field in attributes}
         if "intermediates" in values:
             if node not in self._intermediates:
                 self._intermediates[node] = [self._intermediate(type_) for type_ in values["intermediates"]]
@@ -283,9 +286,6 @@ def _is_held(field: schema.Field, value: Any) -> bool:
     if field.kind == "vector":
         return isinstance(value, bytes) or all(map(field.holds, value))
     return field.holds(value)
-
-
-_OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
 
 
 def _tensor(tensor: _Tensor) -> Values:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from onnxtfl.dataclass import dataclass
-from onnxtfl.formats.source import Content, PathLike, Source, open_source
+from onnxtfl.formats.source import Content, Source, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.decode import Decoder
+from onnxtfl.ir.data import PathLike
 
 
 @dataclass(frozen=True)

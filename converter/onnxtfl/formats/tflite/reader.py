@@ -9,15 +9,14 @@ from typing import Any
 
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.litertlm import WEIGHTS, read_container
-from onnxtfl.formats.source import Content, PathLike, Source, format_of, is_container, named, open_source
+from onnxtfl.formats.source import Content, Source, format_of, is_container, named, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
 from onnxtfl.formats.tflite.decode import Decoded, Decoder
 from onnxtfl.formats.tflite.metadata import read_metadata
 from onnxtfl.formats.tflite.model_tables import default_signature
-from onnxtfl.formats.tflite.resources import resources_of
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
-from onnxtfl.ir.data import SourceFile
+from onnxtfl.ir.data import PathLike, SourceFile
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
@@ -80,7 +79,6 @@ def _read_container(file: SourceFile) -> Model:
         keys |= {signature.key for signature in entries}
         model.signatures += entries
         model.subgraphs += other.graphs()
-        model.resources += other.resources
         model.data_files += other.data_files
     return model
 
@@ -126,7 +124,6 @@ class _ModelReader:
             "tflite",
             subgraphs=others,
             signatures=[_read_signature(s, graphs, table["subgraphs"]) for s in table["signature_defs"] or ()],
-            resources=resources_of(graphs.values()),
             metadata=read_metadata(table, self.buffers, main, self.source),
             data_files=self.buffers.files.paths(),
         )

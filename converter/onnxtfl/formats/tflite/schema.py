@@ -122,6 +122,8 @@ def options_table(op: str) -> Table | None:
 
 OPTION_UNIONS = ("builtin_options", "builtin_options_2")
 """The fields of an Operator that hold its options."""
+OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
+"""The fields of an Operator that nodes have as attributes besides its options."""
 
 
 @functools.cache

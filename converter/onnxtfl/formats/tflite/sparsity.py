@@ -80,9 +80,6 @@ class SparseData(TensorData):
             raise self._malformed(str(error)) from error
         return dense
 
-    def slab(self, axis: int, start: int, stop: int) -> Array:
-        return self.numpy()[(slice(None),) * axis + (slice(start, stop),)]
-
     def chunks(self) -> Iterator[Array]:
         return ArrayData(self.numpy(), self.dtype).chunks()
 

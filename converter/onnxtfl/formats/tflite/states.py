@@ -380,7 +380,7 @@ class _Threader:
         operands = [v for v in node.operands if v not in self.handles] + [self._value(name) for name in touched]
         kept = [r for r, name in zip(node.results, passed, strict=True) if name is None]
         types = [*(r.type for r in kept), *(self.variables.types[name] for name in written)]
-        name = node.op.name.removeprefix("tfl.")
+        name = node.op.name_in_file
         made = Builder(self.graph, node).foreign("tfl", name, operands, types, node.op.version, **node.attributes)
         if made and made[0].producer is not None:
             made[0].producer.name = node.name
@@ -436,7 +436,7 @@ def _filled(value: Value, initial: TensorData) -> Value:
 def _updated_operands(node: Node) -> list[int]:
     """The operands that `node` updates in place, in order."""
     mutated = [i for i, yes in enumerate(node.attributes.get("mutating_variable_inputs") or ()) if yes]
-    return sorted({*schema.state_operands(node.op.name.removeprefix("tfl."), len(node.operands)), *mutated})
+    return sorted({*schema.state_operands(node.op.name_in_file, len(node.operands)), *mutated})
 
 
 def _is_updated(value: Value) -> bool:

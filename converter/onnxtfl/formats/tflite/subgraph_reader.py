@@ -11,6 +11,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
+from onnxtfl.formats.tflite.schema import OPERATOR_FIELDS
 from onnxtfl.formats.tflite.types import read_shape, read_type
 from onnxtfl.formats.unique import UniqueNames
 from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, TensorData
@@ -19,8 +20,6 @@ from onnxtfl.ir.graph import Graph, Node, State, Value, constant
 from onnxtfl.ir.op import foreign_op
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.types import TensorType, Type
-
-_OPERATOR_FIELDS = ("custom_options", "mutating_variable_inputs", "intermediates")
 
 
 class Model(Protocol):
@@ -174,8 +173,7 @@ class SubgraphReader:
 
     def _data(self, tensor: Mapping[str, Any], type_: Type, number: int) -> TensorData | None:
         """The values of a constant; a tensor of 0 elements that no node produces is one too."""
-        shape = type_.shape if isinstance(type_, TensorType) else None
-        if not isinstance(type_, TensorType) or not is_static(shape):
+        if not isinstance(type_, TensorType) or not is_static(shape := type_.shape):
             return None
         data = self.model.buffers.constant(tensor, type_.storage, shape, self._choose(number, ""))
         if data is None and 0 in shape:
@@ -224,7 +222,7 @@ class SubgraphReader:
         table = schema.options_table(name)
         attributes = self._options(table, operator) if table is not None else {}
         self._check_enums(table, attributes, operator)
-        for field in _OPERATOR_FIELDS:
+        for field in OPERATOR_FIELDS:
             if operator[field]:
                 attributes[field] = operator[field]
         if "intermediates" in attributes:

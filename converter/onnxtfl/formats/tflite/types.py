@@ -31,13 +31,6 @@ def type_name(dtype: DType) -> str:
     return _NAMES.get(dtype) or dtype.value.upper()
 
 
-def dtype_named(name: str) -> DType:
-    """Return the element type by its name in the enum TensorType. InvalidModelError for unknown names."""
-    if name not in _DTYPES:
-        raise InvalidModelError(f"unknown element type {name}", code="E-TYPE-002")
-    return _DTYPES[name]
-
-
 def quantization_table(quantization: Quantization, scales: int = -1) -> dict[str, Any]:
     """The values of a QuantizationParameters table. `scales`: the number of the tensor with the scales of blocks.
 

@@ -16,8 +16,8 @@ from onnxtfl.ir.op import INDICES, Op, Operand, Permutation, Permuted, SharedAxe
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import broadcast_shapes, entry_of, target_dims
+from onnxtfl.ir.types import rank_of
 
 
 @by_expansion(Operand("input"))

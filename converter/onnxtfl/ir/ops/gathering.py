@@ -10,8 +10,9 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.permutations import physical_axes, rank_of
+from onnxtfl.ir.permutations import physical_axes
 from onnxtfl.ir.shapes import check_positions, normalize_axis
+from onnxtfl.ir.types import rank_of
 
 
 class Gather(Op):

@@ -10,8 +10,7 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
 from onnxtfl.ir.op import Op, Operand
-from onnxtfl.ir.permutations import rank_of
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, rank_of
 
 
 class NonZero(Op):

@@ -14,8 +14,9 @@ from onnxtfl.ir.dims import fresh_symbol, is_static
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import Facts, FactsOf
 from onnxtfl.ir.op import INTEGERS, Op, Operand, Permutation, Permuted
-from onnxtfl.ir.permutations import physical_axes, rank_of, without_axes
+from onnxtfl.ir.permutations import physical_axes, without_axes
 from onnxtfl.ir.shapes import known_dims, normalize_axis
+from onnxtfl.ir.types import rank_of
 
 
 class OneHot(Op):

@@ -16,10 +16,10 @@ from onnxtfl.ir.dims import ceildiv, differ
 from onnxtfl.ir.divisions import Division, along
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import FLOATS, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.permutations import physical_axes, rank_of
+from onnxtfl.ir.permutations import physical_axes
 from onnxtfl.ir.quantization import broadcastable, exact_type, to_real, to_stored
 from onnxtfl.ir.shapes import broadcast_shapes, normalize_axis
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, rank_of
 
 _SCALE = Operand("scale", FLOATS, parameter=True)
 

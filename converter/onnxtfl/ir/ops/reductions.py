@@ -20,9 +20,9 @@ from onnxtfl.ir.formula import Formula, Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import MOST, Facts, FactsOf, of_type
 from onnxtfl.ir.op import BOOLS, INDICES, NUMERIC, Attributes, Op, Operand, Permutation, Permuted, Pick
-from onnxtfl.ir.permutations import physical_axes, rank_of, without_axes
+from onnxtfl.ir.permutations import physical_axes, without_axes
 from onnxtfl.ir.shapes import normalize_axes, normalize_axis, static_ints
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, rank_of
 
 
 class Reduce(Op):

@@ -19,7 +19,7 @@ from onnxtfl.ir.ops.selection import Select
 from onnxtfl.ir.ops.shape import Shape
 from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.shapes import normalize_axes, required_ints, static_ints, target_dims
+from onnxtfl.ir.shapes import normalize_axes, required_axes, static_ints, target_dims
 from onnxtfl.ir.shown_sizes import shown_shape
 
 
@@ -122,7 +122,7 @@ def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
     """
     gone = [i for i, d in enumerate(x.shape) if d == 1]
     if axes is not None:
-        gone = list(normalize_axes(required_ints(axes, "axes"), x.rank))
+        gone = list(normalize_axes(required_axes(axes), x.rank))
         if any(differ(x.shape[a], 1) for a in gone):
             raise ValueError(f"axes {gone} of {shown_shape(x.shape)} are not all 1")
     return b(Reshape, x, b(Shape, x, axes=tuple(i for i in range(x.rank) if i not in gone)))
@@ -131,7 +131,7 @@ def Squeeze(b: Builder, x: Value, axes: Value | None) -> Value:
 @by_expansion(Operand("input"), Operand("axes", INDICES), keeps_all="in order")
 def Unsqueeze(b: Builder, x: Value, axes: Value) -> Value:
     """The operand with axes of size 1 at `axes` of the result. Source: neutral-ops 3.139."""
-    given = required_ints(axes, "axes")
+    given = required_axes(axes)
     new = normalize_axes(given, x.rank + len(given))
     places = iter(range(x.rank))
     order = [x.rank if i in new else next(places) for i in range(x.rank + len(new))]

@@ -12,8 +12,8 @@ from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
-from onnxtfl.ir.permutations import rank_of
 from onnxtfl.ir.shapes import check_agree, check_positions, dims_from, normalize_axis
+from onnxtfl.ir.types import rank_of
 
 _KINDS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 

@@ -16,9 +16,9 @@ from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.intervals import SIZES, Facts, FactsOf
 from onnxtfl.ir.op import Op, Operand, Permutation, Permuted
 from onnxtfl.ir.ops.reductions import Reduce
-from onnxtfl.ir.permutations import identity, physical_axes, rank_of
+from onnxtfl.ir.permutations import identity, physical_axes
 from onnxtfl.ir.shapes import dim_array
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, rank_of
 
 
 class Shape(Op):

@@ -20,9 +20,8 @@ from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.permutations import rank_of
-from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_ints
-from onnxtfl.ir.types import DType, shapes_compatible
+from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_axes
+from onnxtfl.ir.types import DType, rank_of, shapes_compatible
 
 HUGE = 1 << 31
 """Bounds of slices from here on mean the end of the axis."""
@@ -153,7 +152,7 @@ def RealDynamicSlice(b: Builder, x: Value, starts: Value, limits: Value, strides
     """Slice along `axes` (all where absent), with bounds known only at run time. Source: neutral-ops 3.92."""
     if axes is None:
         return b(Slice, x, starts, limits, strides)
-    rows = np.asarray(normalize_axes(required_ints(axes, "axes"), x.rank), np.int64).reshape(-1, 1)
+    rows = np.asarray(normalize_axes(required_axes(axes), x.rank), np.int64).reshape(-1, 1)
     vectors = []
     for vector, default in ((starts, 0), (limits, END), (strides, 1)):
         blank = constant(np.full(x.rank, default, np.int64), vector.dtype)

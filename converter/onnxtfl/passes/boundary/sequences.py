@@ -116,9 +116,15 @@ def _own_sizes(type_: Type) -> Type:
     return type_.with_shape(tuple(d if isinstance(d, int) else fresh_symbol() for d in type_.shape))
 
 
-def _new(name: str, taken: set[str]) -> str:
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """`name`, with `_` appended until it is none of those `taken`."""
     while name in taken:
         name += "_"
+    return name
+
+
+def _new(name: str, taken: set[str]) -> str:
+    name = unused_name(name, taken)
     taken.add(name)
     return name
 

@@ -15,10 +15,10 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.op import Elementwise, Permutation, Permuted
-from onnxtfl.ir.permutations import inverse
+from onnxtfl.ir.permutations import identity, inverse
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshaped_constant, transposed_constant
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import TensorType, rank_of
 from onnxtfl.rewriting.legalize import will_accept
 from onnxtfl.rewriting.structure import structure_of
 from onnxtfl.targets import Target
@@ -85,13 +85,7 @@ class Orders:
 
 def natural(value: Value) -> Order:
     """Return the identity order of a value."""
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
-    return _natural(len(shape or ()))
-
-
-@functools.cache
-def _natural(rank: int) -> Order:
-    return tuple(range(rank))
+    return identity(rank_of(value.type) or 0)
 
 
 def find_orders(graph: Graph, target: Target, boundary: Boundary) -> Orders:
@@ -319,7 +313,7 @@ def _moved(value: Value | None, order: Order | None) -> Value | None:
 
 def expand_constants(node: Node) -> None:
     """Expand constant operands of an elementwise node to the rank of its result, so that they can be permuted."""
-    rank = node.result.tensor_type.rank if isinstance(node.result.type, TensorType) else None
+    rank = rank_of(node.result.type)
     for i, value in enumerate(node.operands):
         if value is None or value.data is None or rank is None:
             continue

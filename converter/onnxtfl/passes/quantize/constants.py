@@ -22,6 +22,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import quantization_read
 from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -252,10 +253,7 @@ def _dequantized_from(value: Value) -> Quantization | None:
 
 def _quantized_to(graph: Graph, value: Value) -> Quantization | None:
     """Return the parameters with which all users quantize `value`, else None."""
-    if graph.is_output(value) or not all(user.op is ops.Convert for user in value.users()):
-        return None
-    found = {quantization_of(user.result) for user in value.users()}
-    quantization = found.pop() if len(found) == 1 else None
+    quantization = quantization_read(graph, value)
     return quantization if quantization is not None and quantization.per_tensor else None
 
 

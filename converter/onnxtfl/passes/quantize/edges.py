@@ -17,9 +17,9 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder, infer
-from onnxtfl.ir.conversions import convert_quantization
+from onnxtfl.ir.conversions import convert_quantization, quantization_read
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.graph import Graph, Node, Value, take_name
 from onnxtfl.ir.quantization import Quantization, shifted_to_int8, shifted_to_uint8
 from onnxtfl.ir.quantized import may_declare
 from onnxtfl.ir.types import DType, TensorType
@@ -57,7 +57,7 @@ def count_steps_of_outputs(graph: Graph) -> None:
         steps = Term(b, _as_real(b, value)) / quantization.scales[0]
         whole = steps.apply(ops.RoundNearestEven) + float(quantization.zero_points[0])
         counted = whole.clamp(-(2.0**31), float(np.nextafter(np.float32(2**31), np.float32(0)))).to(DType.INT32).value
-        counted.name, value.name, counted.origins = value.name, None, value.origins
+        take_name(value, counted)
         graph.outputs[i] = counted
 
 
@@ -88,8 +88,8 @@ def _only_moved(node: Node | None) -> Value | None:
 
 
 def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
-    read = _quantization_of_input(value, kind)
-    if read is None or graph.is_output(value):
+    read = value.tensor_type.quantization or quantization_read(graph, value)
+    if read is None or graph.is_output(value) or not _is_of(read, kind):
         return
     before, uses = value.tensor_type, list(value.uses)
     value.type = before.stored_as(None if kind == "float" else _stored(read, kind))
@@ -102,15 +102,6 @@ def _set_input(graph: Graph, value: Value, kind: QuantizedIo) -> None:
             graph.replace(user, [made])
         else:
             user.set_operand(index, made)
-
-
-def _quantization_of_input(value: Value, kind: QuantizedIo) -> Quantization | None:
-    """Return the quantization of an input that `kind` is about, or the one in which all its readers quantize it."""
-    found = {value.tensor_type.quantization}
-    if not value.is_quantized:
-        found = {user.result.tensor_type.quantization if user.op is ops.Convert else None for user in value.users()}
-    quantization = found.pop() if len(found) == 1 else None
-    return quantization if quantization is not None and _is_of(quantization, kind) else None
 
 
 def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
@@ -127,7 +118,7 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
     assert node is not None
     b = Builder(graph, node.next, cause=node, maker="quantized inputs and outputs")
     made = convert_quantization(b, source, wanted)
-    made.name, value.name, made.origins = value.name, None, value.origins
+    take_name(value, made)
     return made
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import convert_quantization
+from onnxtfl.ir.conversions import convert_quantization, quantization_read
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
@@ -202,7 +202,7 @@ def _fused(graph: Graph, node: Node) -> None:
         return
     if any(r.is_quantized for r in node.results):
         return
-    wanted = [_wanted(graph, r) for r in node.results]
+    wanted = [quantization_read(graph, r) for r in node.results]
     unquantized = [r for q, r in zip(wanted, node.results, strict=True) if q is None and _is_real(graph, r)]
     operands = None if unquantized else _operands(node, wanted[0])
     if operands is None:
@@ -224,14 +224,6 @@ def _is_real(graph: Graph, result: Value) -> bool:
     """Whether `result` has real readers."""
     is_read = bool(result.uses) or graph.is_output(result)
     return is_read and isinstance(result.type, TensorType) and result.type.dtype.is_float
-
-
-def _wanted(graph: Graph, result: Value) -> Quantization | None:
-    """Return the common quantization of all users of `result`."""
-    if graph.is_output(result) or not result.uses or not isinstance(result.type, TensorType):
-        return None
-    found = {u.result.tensor_type.quantization if u.op is ops.Convert else None for u in result.users()}
-    return found.pop() if len(found) == 1 else None
 
 
 def _operands(node: Node, wanted: Quantization | None) -> Sequence[Value | None] | None:

@@ -97,7 +97,6 @@ def _is_weight(node: Node, index: int) -> bool:
 
 def _unsigned(type_: Type | None) -> TensorType | None:
     """The type with uint8 instead of int8 storage; None for other types and for several scales."""
-    quantization = type_.quantization if isinstance(type_, TensorType) else None
-    if not isinstance(type_, TensorType) or quantization is None or quantization.storage != "int8":
+    if not isinstance(type_, TensorType) or type_.quantization is None or type_.storage is not DType.INT8:
         return None
-    return type_.stored_as(shifted_to_uint8(quantization)) if quantization.per_tensor else None
+    return type_.stored_as(shifted_to_uint8(type_.quantization)) if type_.quantization.per_tensor else None

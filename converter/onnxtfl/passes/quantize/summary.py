@@ -39,7 +39,7 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
     for node in nodes:
         kind = _kind(node)
         if kind is not None:
-            counts[kind][_op_name(node)] += 1
+            counts[kind][node.op.name_in_file] += 1
         if kind == "float":
             floats.append(_float_op(node, names))
     said = [(r, node) for node in nodes for r in node.remarks]
@@ -50,7 +50,7 @@ def summary(graph: Graph, names: Mapping[Value, str], target: Target) -> Quantiz
     coarse = _coarse(nodes, target)
     found = (tuple(floats), tuple(biases), tuple(changed))
     faults = Counter(
-        f"{_op_name(node)}: {fault}" for node in nodes if (fault := target.unmeasured_fault(as_form(node)))
+        f"{node.op.name_in_file}: {fault}" for node in nodes if (fault := target.unmeasured_fault(as_form(node)))
     )
     return QuantizationSummary(
         integer,
@@ -70,7 +70,7 @@ def _coarse(nodes: Sequence[Node], target: Target) -> dict[str, int]:
     for node in nodes:
         steps = target.steps_off(as_form(node), node.results) if any(r.is_quantized for r in node.results) else 0
         if steps > 1:
-            found[_op_name(node)] = max(steps, found.get(_op_name(node), 0))
+            found[node.op.name_in_file] = max(steps, found.get(node.op.name_in_file, 0))
     return found
 
 
@@ -135,7 +135,7 @@ def _float_op(node: Node, names: Mapping[Value, str]) -> FloatOp:
     source_op = meaning if remark is None else remark.op
     island = remark is not None and remark.kind == "island"
     faster = remark is not None and remark.kind == "faster"
-    return FloatOp(_op_name(node), _where(node, names), node.sources, source_op, island, reason, faster)
+    return FloatOp(node.op.name_in_file, _where(node, names), node.sources, source_op, island, reason, faster)
 
 
 def _requantized(node: Node, names: Mapping[Value, str]) -> tuple[str, str] | None:
@@ -148,10 +148,6 @@ def _requantized(node: Node, names: Mapping[Value, str]) -> tuple[str, str] | No
         return None
     named = sorted((v for v in (source, result) if v in names), key=lambda v: not v.origins)
     return names[named[0]] if named else "", short(f"{before} became {after}")
-
-
-def _op_name(node: Node) -> str:
-    return node.op.name.partition(".")[2]
 
 
 def _where(node: Node, names: Mapping[Value, str]) -> str:

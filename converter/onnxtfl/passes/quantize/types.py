@@ -19,6 +19,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import convert_quantization
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import attributes_of
@@ -82,7 +83,7 @@ def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
 
         QuantizeLinear(%x) : int4 0.5:0    ->    QuantizeLinear(Min(Max(%x, -4), 3.5)) : int8 0.5:0
     """
-    quantization, result = quantization_of(node), node.result
+    quantization, result = parameters_of(node), node.result
     if quantization is None or quantization.dtype.bits >= 8 or graph.is_output(result) or quantization.block:
         return
     if kinds.converts(node.operand(0).tensor_type.stored_as(quantization)):
@@ -102,7 +103,7 @@ def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
 
 def _without_kernels(graph: Graph, node: Node, kinds: _Kinds, known: Mapping[Value, Extremes]) -> None:
     """Store uint16 as int16; if that has a zero point, which no kernel supports, compute in float."""
-    quantization, x = quantization_of(node), node.operand(0)
+    quantization, x = parameters_of(node), node.operand(0)
     if quantization is None or quantization.dtype not in _WIDE or quantization.block or node.result in kinds.fixed:
         return
     if graph.is_output(node.result) or not all(_dequantizes(user, quantization) for user in node.result.users()):
@@ -146,7 +147,7 @@ class _Kinds:
 @HOIST.on(ops.DequantizeLinear)
 def before_move(b: Builder, node: Node) -> Value | None:
     """Dequantize before an op that moves elements or selects maxima (quantization is monotonic)."""
-    maker, quantization = made_by(node.operand(0)), quantization_of(node)
+    maker, quantization = made_by(node.operand(0)), parameters_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or maker.regions:
         return None
     moved = selected_operands(maker)
@@ -176,7 +177,7 @@ def before_resize(b: Builder, node: Node) -> Value | None:
     round; if their coordinates are too coarse, floats are rounded down (int8, truncated towards 0, is unchanged).
     Source: ONNX Resize-19, ONNX Runtime's upsample.cc.
     """
-    maker, quantization = made_by(node.operand(0), ops.Resize), quantization_of(node)
+    maker, quantization = made_by(node.operand(0), ops.Resize), parameters_of(node)
     if maker is None or quantization is None or not quantization.per_tensor or quantization.dtype.bits > 16:
         return None
     if maker.attr("mode") not in _WITHIN or maker.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
@@ -207,7 +208,7 @@ def _to_stored(node: Node) -> dict[str, Any]:
     return {"axis": node.attr("axis"), "dtype": node.operand(0).dtype}
 
 
-def quantization_of(node: Node) -> Quantization | None:
+def parameters_of(node: Node) -> Quantization | None:
     """Return the parameters of a QuantizeLinear or DequantizeLinear; None if not constant or not integer."""
     stored = node.operand(0) if node.op is ops.DequantizeLinear else node.result
     scale, zero = node.operand(1), node.optional(2)
@@ -234,7 +235,7 @@ def quantization_of(node: Node) -> Quantization | None:
 
 
 def _dequantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
-    quantization = quantization_of(node)
+    quantization = parameters_of(node)
     if quantization is None:
         _widen_constants(node)
         return
@@ -279,22 +280,22 @@ def _quantized(graph: Graph, node: Node, quantization: Quantization, kinds: _Kin
             graph.replace(user, [b(ops.Convert, stored, dtype=DType.FLOAT32)])
         return stored
     maker = stored.producer
-    if maker is None or maker.op is not ops.QuantizeLinear or quantization_of(maker) != quantization:
+    if maker is None or maker.op is not ops.QuantizeLinear or parameters_of(maker) != quantization:
         return None
     b = Builder(graph, maker, maker="quantized types")
-    return _as_quantized(b, maker.operand(0), quantization)
+    return convert_quantization(b, maker.operand(0), quantization)
 
 
 def _quantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
     """Replace a QuantizeLinear whose result is an output, or is only dequantized."""
-    quantization = quantization_of(node)
+    quantization = parameters_of(node)
     if quantization is None or node.result in kinds.fixed:
         return
     if not kinds.converts(node.operand(0).tensor_type.stored_as(quantization)):
         return
     if all(_dequantizes(user, quantization) for user in node.result.users()):
         b = Builder(graph, node, maker="quantized types")
-        made = _as_quantized(b, node.operand(0), quantization)
+        made = convert_quantization(b, node.operand(0), quantization)
         for user in node.result.users():
             at = Builder(graph, user, maker="quantized types")
             graph.replace(user, [at(ops.Convert, made, dtype=DType.FLOAT32)])
@@ -302,11 +303,5 @@ def _quantize(graph: Graph, node: Node, kinds: _Kinds) -> None:
         graph.remove(node)
 
 
-def _as_quantized(b: Builder, real: Value, quantization: Quantization) -> Value:
-    made = b(ops.Convert, real, dtype=DType.FLOAT32)
-    made.type = made.tensor_type.stored_as(quantization)
-    return made
-
-
 def _dequantizes(node: Node, quantization: Quantization) -> bool:
-    return node.op is ops.DequantizeLinear and quantization_of(node) == quantization
+    return node.op is ops.DequantizeLinear and parameters_of(node) == quantization

@@ -90,7 +90,6 @@ def _convert_input(graph: Graph, value: Value) -> None:
 
 def _shifted(type_: Type | None) -> TensorType | None:
     """Return the type with int8 instead of uint8 storage; None for other types."""
-    quantization = type_.quantization if isinstance(type_, TensorType) else None
-    if not isinstance(type_, TensorType) or quantization is None or quantization.storage != "uint8":
+    if not isinstance(type_, TensorType) or type_.quantization is None or type_.storage is not DType.UINT8:
         return None
-    return type_.stored_as(shifted_to_int8(quantization))
+    return type_.stored_as(shifted_to_int8(type_.quantization))

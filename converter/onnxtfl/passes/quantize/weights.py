@@ -57,8 +57,7 @@ def with_zeros(quantization: Quantization) -> Quantization:
 
 def zero_points_along(quantization: Quantization, rank: int) -> Array:
     """The zero points as int16 that broadcast to a tensor of `rank` axes."""
-    shape = [1] * rank if quantization.axis is None else [-1 if i == quantization.axis else 1 for i in range(rank)]
-    return np.asarray(quantization.zero_points, np.int16).reshape(shape)
+    return quantization.along(np.asarray(quantization.zero_points, np.int16), rank)
 
 
 def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorData | None:

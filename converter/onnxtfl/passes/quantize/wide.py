@@ -11,9 +11,8 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.types import DType
@@ -52,8 +51,8 @@ def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: 
     be NaN, which is stored as the lowest integer.
     """
     b, rank = Builder(graph, node, maker=_MAKER), node.operand(0).rank
-    scales = _along(np.asarray(quantization.scales, np.float32), quantization, rank)
-    zeros = _along(np.asarray(quantization.zero_points, np.float32), quantization, rank)
+    parameters = (np.asarray(numbers, np.float32) for numbers in (quantization.scales, quantization.zero_points))
+    scales, zeros = (constant(quantization.along(numbers, rank)) for numbers in parameters)
     low, high = limits(quantization.dtype)
     steps = Term(b, node.operand(0)).apply(ops.Div, scales)
     steps = steps.is_nan().choose(steps.constant(float(2 * low - high)), steps) if nan else steps
@@ -68,9 +67,3 @@ def round_in_float(graph: Graph, node: Node, quantization: Quantization, title: 
     for user in node.result.users():
         graph.replace(user, [real])
     graph.remove(node)
-
-
-def _along(parameters: Array, quantization: Quantization, rank: int) -> Value:
-    """Parameters in a shape in which they broadcast to a tensor of `rank`."""
-    axis = quantization.axis
-    return constant(parameters.reshape([-1 if i == axis else 1 for i in range(rank)] if axis is not None else []))

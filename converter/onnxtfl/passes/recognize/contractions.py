@@ -27,7 +27,7 @@ from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import shape_of
 from onnxtfl.rewriting.patterns import Patterns
 
 CONTRACTIONS = Patterns()
@@ -88,7 +88,7 @@ def split_columns(b: Builder, node: Node) -> Value | None:
     dot = _dot(node.operand(0))
     if dot is None or not _small_matrix(dot) or not single_use(dot.result, b.graph) or dot.attr("output_permutation"):
         return None
-    after = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
+    after = shape_of(node.result.type)
     roles, matrix = DotRoles.of(dot), dot.operand(1)
     fine = _factors(dot.result.shape, after) if not roles.lhs_batch else None
     if fine is None or len(roles.rhs_free) != 1 or matrix.data is None or not _saves_users(node):

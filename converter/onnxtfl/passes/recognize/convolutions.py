@@ -30,7 +30,7 @@ from onnxtfl.ir.ops.convolution import conv_window, renumbered, window_attribute
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.spatial import Window
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import rank_of
 from onnxtfl.passes.canonical.fuse.linear import window_padding
 from onnxtfl.passes.canonical.unit_axes import UnitReshape
 from onnxtfl.rewriting.patterns import Patterns
@@ -185,7 +185,7 @@ def _pays(node: Node) -> bool:
 
 
 def _rank(value: Value) -> int:
-    known = value.type.rank if isinstance(value.type, TensorType) else None
+    known = rank_of(value.type)
     return 99 if known is None else known
 
 

@@ -89,8 +89,8 @@ def columns_of_features(b: Builder, node: Node) -> Value | None:
     if found is None or kernel.data is None or quantization is None or quantization.block is not None:
         return None
     x, count, window = found
-    stored, zeros = kernel.data.numpy(), np.asarray(quantization.zero_points, kernel.data.dtype.numpy)
-    zeros = zeros.reshape([-1 if i == quantization.axis else 1 for i in range(4)]) if zeros.size > 1 else zeros
+    stored = kernel.data.numpy()
+    zeros = quantization.along(np.asarray(quantization.zero_points, stored.dtype), 4)
     taps = stored.reshape(*stored.shape[:2], stored.shape[2] * count, stored.shape[3] // count)
     used = np.flatnonzero((taps != zeros).any(axis=(0, 1, 3)))
     if not used.size:

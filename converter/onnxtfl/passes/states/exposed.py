@@ -18,6 +18,7 @@ from onnxtfl.ir.data import ArrayData, TensorData
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, State, Value, constant
 from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import TensorType
 
 StateMode = Literal["io", "reset"]
@@ -33,7 +34,6 @@ class ExposedState:
     points share the state. `initial`: stored values, a scalar for all elements; None if unknown.
     """
 
-    name: str
     input: int | None
     output: int | None
     initial: TensorData | None
@@ -68,8 +68,7 @@ def _exposed(graph: Graph, state: State, taken: set[str | None]) -> ExposedState
         graph.outputs.append(state.output)
         graph.output_names.append(_unique(name + NEXT, taken))
     inputs, outputs = len(graph.inputs) - 1 if reads else None, len(graph.outputs) - 1 if writes else None
-    quantization = state.input.type.quantization if isinstance(state.input.type, TensorType) else None
-    return ExposedState(name, inputs, outputs, state.initial, quantization)
+    return ExposedState(inputs, outputs, state.initial, quantization_of(state.input))
 
 
 def _unique(name: str, taken: set[str | None]) -> str:

@@ -53,8 +53,8 @@ class FixedCaches:
     ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
     cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
     places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
-    ``positions``: those of the new tokens, "" likewise. ``others``: the new names of all other inputs, whose sizes are
-    static. ``set_to``: the value of an input that becomes constant.
+    ``positions``: the positions of the new tokens, "" if there are none. ``others``: the new names of all other inputs,
+    whose sizes are static. ``set_to``: the value of an input that becomes constant.
     """
 
     tokens: str

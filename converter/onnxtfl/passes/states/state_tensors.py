@@ -33,7 +33,7 @@ def own_state_tensors(graph: Graph, target: TfliteTarget, operands: StateOperand
     owned: list[tuple[Node, int, Value]] = []
     changed = False
     for node in list(graph.nodes):
-        name = node.op.name.partition(".")[2]
+        name = node.op.name_in_file
         places = [i for i in operands(name, len(node.operands)) if node.optional(i) is not None]
         if not places or len(node.results) <= len(places):
             continue

@@ -12,7 +12,7 @@ import math
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Value
+from onnxtfl.ir.graph import Graph, Value, take_name
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import legalize
@@ -41,8 +41,7 @@ def join_constant_outputs(graph: Graph, target: TfliteTarget) -> None:
             continue
         builder.cause = node
         made = _joined(builder, known, source, value)
-        made.name, value.name = value.name, None
-        made.origins = value.origins
+        take_name(value, made)
         graph.outputs[i] = made
         if not value.uses and not graph.is_output(value):
             graph.remove(node)

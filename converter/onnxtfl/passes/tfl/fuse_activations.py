@@ -26,7 +26,7 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
     The op may need a newer version; if `target` does not have it, the activation stays.
     """
     for node in graph.nodes:
-        name = fused_activation_of(node.op.name.partition(".")[2])
+        name = fused_activation_of(node.op.name_in_file)
         if name is not None and _fusable(graph, node, name, target):
             producer = node.operand(0).producer
             assert producer is not None
@@ -38,7 +38,7 @@ def fuse_activations(graph: Graph, target: TfliteTarget) -> None:
 
 def _fused(producer: Node, name: str, target: TfliteTarget) -> bool:
     """Set the activation of `producer`; return False, without a change, if the target does not accept it."""
-    op, attributes = producer.op.name.partition(".")[2], {**producer.attributes, FIELD: name}
+    op, attributes = producer.op.name_in_file, {**producer.attributes, FIELD: name}
     form = Form(op, tuple(producer.operands), attributes)
     if target.refuses(producer, form) is not None:
         return False
@@ -51,6 +51,6 @@ def _fusable(graph: Graph, node: Node, name: str, target: TfliteTarget) -> bool:
     producer = value.producer
     if producer is None or producer.attributes.get(FIELD, "NONE") != "NONE" or not single_use(value, graph):
         return False
-    if not target.fuses(name, producer.op.name.partition(".")[2]):
+    if not target.fuses(name, producer.op.name_in_file):
         return False
     return isinstance(value.type, TensorType) and value.type.dtype.is_float and value.type == node.result.type

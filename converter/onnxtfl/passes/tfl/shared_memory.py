@@ -59,7 +59,7 @@ class _Planner:
     def run(self) -> bool:
         """Insert slices as copies where needed; return whether there are any."""
         for node in self.place:
-            name = node.op.name.partition(".")[2]
+            name = node.op.name_in_file
             if name in op_names() and node.results:
                 self._node(node, entry(name))
         return bool(self.copies)

@@ -16,7 +16,7 @@ from typing import Literal
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant, take_name
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.types.float16 import SMALL, may_stay_float16
 from onnxtfl.passes.types.held_types import HeldTypes
@@ -68,7 +68,7 @@ def hold_few_bits(graph: Graph) -> HeldTypes:
         if _has_few_bits(value):
             b = Builder(graph, cause=value.producer, maker="small types")
             graph.outputs[i] = held = b(ops.Convert, value, dtype=_FEW_BITS[value.dtype])
-            held.name, value.name, held.origins = value.name, None, value.origins
+            take_name(value, held)
     return changed
 
 
@@ -175,8 +175,7 @@ class _Retyping:
         if dtype is None or value.is_constant or value in self.inputs:
             return self.convert(value) if dtype is None and value.is_constant and self.has(value) else value
         back = Builder(self.graph, cause=value.producer, maker="floats")(ops.Convert, value, dtype=dtype)
-        back.name, value.name = value.name, None
-        back.origins = value.origins
+        take_name(value, back)
         return back
 
     def convert(self, value: Value) -> Value:

@@ -20,7 +20,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Node, Value, constant, take_name
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrap_to
@@ -247,6 +247,5 @@ class _Holding:
         if self.bits:
             x = encoded(x, dtype)
         if x.value is not value:
-            x.value.name, value.name = value.name, None
-            x.value.origins = value.origins
+            take_name(value, x.value)
         return x.value
