@@ -446,3 +446,21 @@ def test_a_scan_over_no_columns() -> None:
         {"h0": np.zeros((2, 0), np.float32), "xs": np.zeros((3, 2, 0), np.float32)},
     )
     assert dict(found)["all"].shape == (3, 2, 0)
+
+
+def test_an_index_of_many_constant_ones_is_out_of_range() -> None:
+    constants = {"i": np.ones((300, 1), np.int64), "u": np.ones((300, 1), np.float32)}
+    node = helper.make_node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)
+    model = onnx_model([node], [("x", FLOAT, [300, 1])], [("y", FLOAT, None)], constants)
+    with pytest.raises(InvalidModelError, match="the index 1 is out of range for an axis of size 1"):
+        onnxtfl.onnx_to_tflite(model, check=False)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_the_mean_of_padding_only_is_0(size: int) -> None:
+    """A window with a gap around one element."""
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], dilations=[2, 1], pads=[1, 0, 1, 1])
+    model = onnx_model([node], [("x", FLOAT, [1, 2, "h", 3])], [("y", FLOAT, None)], {}, 19).SerializeToString()
+    given = {"x": np.ones((1, 2, size, 3), np.float32)}
+    ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", given)
+    np.testing.assert_allclose(got, run_onnx(model, given)["y"], rtol=1e-6)

@@ -96,6 +96,12 @@ def distinct_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 def check_positions(indices: Value, sizes: Sequence[Dim]) -> None:
     """Raise ValueError if a known index in `indices` [..., len(sizes)] is out of range for its size."""
+    if indices.data is not None and indices.data.size and is_static(sizes):
+        rows = indices.numpy().reshape(-1, len(sizes))
+        wrong = np.argwhere((rows < np.negative(sizes)) | (rows >= np.asarray(sizes)))
+        for row, axis in wrong[:1].tolist():
+            raise ValueError(f"the index {rows[row, axis]} is out of range for an axis of size {sizes[axis]}")
+        return
     if indices.known is None or not indices.known.size:
         return
     for row in indices.known.reshape(-1, len(sizes)).tolist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ops.arithmetic import Div
 from onnxtfl.ir.ops.concatenation import Concatenate
+from onnxtfl.ir.ops.extremes import Max
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.pooling import AveragePool, pool_attributes
 from onnxtfl.ir.reshape import broadcast, dim_vector, spread, unsqueezed
@@ -98,11 +100,17 @@ class PaddedWindow:
         return b(op, self.operand(b, x, value), **pool_attributes(self.window, self.dims), **attributes)
 
     def mean_of_elements(self, b: Builder, mean: Value, x: Value) -> Value:
-        """Return `mean`, the average pool of the padded `x`, over the elements of `x` only."""
+        """Return `mean`, the average pool of the padded `x`, over the elements of `x` only.
+
+        The mean of none is 0: a window with gaps may read padding only.
+        """
         if self.amounts is None:
             return mean
         ones = broadcast(b, b.scalar(1.0, x), [x.shape[a] if a in self.dims else 1 for a in range(x.rank)], x)
-        return b(Div, mean, self.pool(b, AveragePool, ones))
+        share = self.pool(b, AveragePool, ones)
+        if any(step > 1 for step in self.window.dilations):
+            share = b(Max, share, b.scalar(1 / math.prod(self.window.shape), share))
+        return b(Div, mean, share)
 
     def after_padding(self, b: Builder, padding: tuple[int, ...]) -> PaddedWindow:
         """Return the same window over an operand that is already padded by `padding`."""
