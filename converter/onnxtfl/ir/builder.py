@@ -293,7 +293,7 @@ def check(node: Node) -> None:
     try:
         infer(node)
     except OnnxtflError as error:
-        error.node = error.node or node.name or (node.results[0].name if node.results else None)
+        error.node = error.node or node.shown_name or None
         raise
 
 

@@ -274,6 +274,11 @@ class Node:
                 value.uses[(self, i)] = None
 
     @property
+    def shown_name(self) -> str:
+        """The name of the node, else of its first named result; "" without names."""
+        return self.name or next((r.name for r in self.results if r.name), "")
+
+    @property
     def result(self) -> Value:
         """The only result."""
         (value,) = self.results

@@ -89,7 +89,7 @@ def lift_node(graph: Graph, node: Node, expand: Expand) -> None:
     Rules compute on real values; the results get the quantization that the file declares.
     """
     name = op_name(node)
-    node.sources = node.sources or (node.name or next((r.name for r in node.results if r.name), name),)
+    node.sources = node.sources or (node.shown_name or name,)
     try:
         rule = _onnx_rule(graph, node) if node.op.dialect == "onnx" else _tfl_rule(node)
         body = expand(node) if rule is None else None
@@ -447,7 +447,7 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
 def _located(error: OnnxtflError, node: Node, name: str) -> OnnxtflError:
     """Return `error` with this node, op and operand types, unless it already names a node."""
     if error.node is None:
-        error.node = node.name or (node.results[0].name if node.results else None)
+        error.node = node.shown_name or None
         if error.op != name or error.version is None:
             error.op, error.version = name, node.op.version
     error.type_ = error.type_ or operand_types(node)

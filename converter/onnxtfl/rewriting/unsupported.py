@@ -41,11 +41,6 @@ def count_and_names(nodes: Iterable[str]) -> str:
     return shown if len(names) == 1 else f"{len(names)} nodes: {shown}"
 
 
-def name_of(node: Node) -> str:
-    """Return the name of a node, or of its first named result."""
-    return node.name or next((r.name for r in node.results if r.name), "")
-
-
 @contextmanager
 def naming_all(graph: Graph, is_defined: Callable[[Node], bool]) -> Iterator[None]:
     """Extend an error about an op without a conversion to all such ops in `graph`."""
@@ -61,7 +56,7 @@ def _name_all(error: UnsupportedError, graph: Graph, is_defined: Callable[[Node]
     found: dict[str, list[str]] = {}
     for node in graph.walk():
         if node.op.dialect != "neutral" and not has_conversion(node, is_defined):
-            found.setdefault(f"{op_name(node)}-{node.op.version}", []).append(name_of(node))
+            found.setdefault(f"{op_name(node)}-{node.op.version}", []).append(node.shown_name)
     if sum(map(len, found.values())) > 1:
         listed = "; ".join(f"{op} ({count_and_names(names)})" for op, names in found.items())
         error.message = f"there is no conversion for {listed}"
@@ -78,11 +73,11 @@ def unsupported_ops(graph: Graph, expand: Expand) -> list[UnsupportedOp]:
 
     def failed(node: Node, error: Exception) -> None:
         if not isinstance(error, OnnxtflError):
-            error = UnsupportedError(str(error), node=name_of(node), op=op_name(node))
+            error = UnsupportedError(str(error), node=node.shown_name, op=op_name(node))
         if error.code not in NO_CONVERSION and any(v is not None and v.type is None for v in node.operands):
             return
         names = found.setdefault((error.op or op_name(node), error.version, error.message, error.code), [])
-        name = error.node or name_of(node)
+        name = error.node or node.shown_name
         if name not in names:
             names.append(name)
 

@@ -154,10 +154,8 @@ def _is_quantized(*types: TensorType) -> bool:
 
 def _other_operand(node: Node, name: str, given: TensorType, wanted: TensorType) -> InvalidModelError:
     message = f"the operand {name} is stored as {given.storage.value}, not as {wanted.storage.value}"
-    place = node.name or next((result.name for result in node.results), None)
-    return InvalidModelError(
-        message, node=place, op=node.op.name_in_file, version=node.op.version, type_=given, code="E-FILE-009"
-    )
+    place, name = node.shown_name, node.op.name_in_file
+    return InvalidModelError(message, node=place, op=name, version=node.op.version, type_=given, code="E-FILE-009")
 
 
 def _repeated(parameters: Sequence[Parameter], count: int) -> list[Parameter]:

@@ -405,9 +405,8 @@ def refuse_unknown_versions(graph: Graph) -> None:
         if node.op.dialect != "tfl" or name not in op_names() or not (versions := entry(name).versions):
             continue
         if node.op.version > versions[-1].number:
-            place = node.name or next((r.name for r in node.results), None)
             message = f"this version of the op is not supported (supported: 1 to {versions[-1].number})"
-            raise UnsupportedError(message, node=place, op=name, version=node.op.version, code="E-OP-003")
+            raise UnsupportedError(message, node=node.shown_name, op=name, version=node.op.version, code="E-OP-003")
 
 
 def lowest_runtime(graph: Graph) -> str:

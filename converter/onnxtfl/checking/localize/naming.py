@@ -94,9 +94,7 @@ def layer_error(a: InnerModel, b: InnerModel, layer: Layer) -> LayerError:
 
 def display(node: Node | None) -> str:
     """Return the name of a node, or of its first result; "" for an input of the model."""
-    if node is None:
-        return ""
-    return node.name or next((r.name for r in node.results if r.name), "")
+    return "" if node is None else node.shown_name
 
 
 def op_name(node: Node | None) -> str:

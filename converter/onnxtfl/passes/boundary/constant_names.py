@@ -24,8 +24,7 @@ def weights_of(graph: Graph) -> Weights:
     found: dict[str, list[tuple[str, int]]] = {}
     for node in graph.walk():
         named = [(v.name, v.data.size) for v in node.operands if v is not None and v.data is not None and v.name]
-        name = node.name or next((r.name for r in node.results if r.name), None)
-        if name and any(size > 1 for _, size in named):
+        if (name := node.shown_name) and any(size > 1 for _, size in named):
             found[name] = [(weight, size) for weight, size in named if size > 1]
     return found
 

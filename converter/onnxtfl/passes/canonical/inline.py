@@ -82,7 +82,7 @@ def _inline_calls(graph: Graph, functions: Mapping[FunctionKey, Function], room:
 
 def _inline_call(graph: Graph, call: Node, function: Function) -> None:
     body = function.body(call)
-    prefix = call.name or next((r.name for r in call.results if r.name), None) or call.op.name
+    prefix = call.shown_name or call.op.name
     for node in graph.splice(body, call.operands, call):
         node.name = _inner_name(prefix, node.name)
         for result in (r for r in node.results if r.name):
