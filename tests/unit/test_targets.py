@@ -273,9 +273,10 @@ def test_the_older_runtime_answers() -> None:
 
 def _entry(signature: str, **fields: Any) -> OpEntry:
     operands, results = parse_signature(signature)
-    plain = {"code": 0, "options": "", "versions": (), "fuses_as": None, "activations": frozenset()}
     more: dict[str, Any] = {
-        **plain,
+        "versions": (),
+        "fuses_as": None,
+        "activations": frozenset(),
         "matrix_rank": 0,
         "symmetric": "",
         "reads": "real",
