@@ -11,11 +11,11 @@ from onnxtfl.build.sizes import clamp_to_int32
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import open_axes, size_or
+from onnxtfl.ir.dims import fresh_symbol, open_axes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.matching import splat_value
-from onnxtfl.ir.types import DType, tensor
+from onnxtfl.ir.types import DType, TensorType, rank_of
 from onnxtfl.rewriting.registry import Computed, Form, append_operand, lift_onnx, lower_tfl, upgrade
 
 
@@ -72,8 +72,8 @@ row(ops.Copy, onnx="Identity", lifts=False)
 @lower_tfl(ops.Copy)
 def _copy_by_reshape(node: Node) -> Form | None:
     """Copy by a reshape to the same shape, unless a dynamic size is next to a size of 0 (-1 would be ambiguous)."""
-    shape = node.result.shape
-    if (is_open := len(open_axes(shape))) > 1 or (is_open and 0 in shape):
+    shape = node.result.tensor_type.shape
+    if shape is None or (is_open := len(open_axes(shape))) > 1 or (is_open and 0 in shape):
         return None
     sizes = clamp_to_int32([size_or(d, -1) for d in shape])
     return Form("RESHAPE", (node.operand(0), sizes), {"new_shape": tuple(sizes.tolist())})
@@ -81,18 +81,20 @@ def _copy_by_reshape(node: Node) -> Form | None:
 
 @lower_tfl(ops.Copy, rank=1)
 def _copy_by_own_shape(node: Node) -> Form | None:
-    """Copy uint64, for which SLICE has no kernel, by a reshape to the computed shape."""
-    x = node.operand(0)
-    if x.dtype is not DType.UINT64:
+    """Copy uint64, for which SLICE has no kernel, and tensors of unknown rank by a reshape to the computed shape."""
+    x, rank = node.operand(0), rank_of(node.result.type)
+    if x.dtype is not DType.UINT64 and rank is not None:
         return None
-    shape = Computed(tensor("int32", node.result.rank), lambda b: b(ops.Shape, x, dtype=DType.INT32))
-    return Form("RESHAPE", (x, shape))
+    type_ = TensorType(DType.INT32, (fresh_symbol() if rank is None else rank,))
+    return Form("RESHAPE", (x, Computed(type_, lambda b: b(ops.Shape, x, dtype=DType.INT32))))
 
 
 @lower_tfl(ops.Copy)
 def _copy_by_slice(node: Node) -> Form | None:
     """Copy a tensor with several dynamic sizes by a slice of all elements."""
-    rank = node.result.rank
+    rank = rank_of(node.result.type)
+    if rank is None:
+        return None
     return Form("SLICE", (node.operand(0), np.zeros(rank, np.int32), np.full(rank, -1, np.int32)))
 
 

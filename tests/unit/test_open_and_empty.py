@@ -468,3 +468,14 @@ def test_the_mean_of_padding_only_is_0(size: int) -> None:
     given = {"x": np.ones((1, 2, size, 3), np.float32)}
     ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", given)
     np.testing.assert_allclose(got, run_onnx(model, given)["y"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_value_of_unknown_rank_is_two_outputs(rows: int) -> None:
+    nodes = [helper.make_node("Squeeze", ["x"], ["y"]), helper.make_node("Identity", ["y"], ["z"])]
+    outputs = [("y", FLOAT, None), ("z", FLOAT, None)]
+    model = onnx_model(nodes, [("x", FLOAT, ["n", "m"])], outputs, {}).SerializeToString()
+    given = {"x": np.ones((rows, 4), np.float32)}
+    found = dict(run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", given))
+    for name, wanted in run_onnx(model, given).items():
+        np.testing.assert_array_equal(found[name], wanted)
