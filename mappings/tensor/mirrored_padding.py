@@ -28,6 +28,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnxtfl.build.runs import MOST_JOINED, joined_to
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static
@@ -39,8 +40,6 @@ from onnxtfl.rewriting.registry import Computed, Form, decompose, decompose_late
 
 _MOST_POSITIONS = 4
 """The most positions of one side that are slices, one each."""
-_MOST_PARTS = 5
-"""The most tensors that XNNPACK concatenates at once."""
 Side = tuple[int, Sequence[int], Sequence[int]]
 """A padded axis, and the positions that are read before and after it."""
 
@@ -86,11 +85,7 @@ def _mirror_by_slices(b: Builder, node: Node) -> Value:
 def _side(b: Builder, x: Value, axis: int, places: Sequence[int]) -> Sequence[Value]:
     """At most two tensors of the positions `places` of `x` along `axis`, in this order."""
     slices = {place: slice_axes(b, x, {axis: slice(place, place + 1)}) for place in dict.fromkeys(places)}
-    parts = [slices[place] for place in places]
-    while len(parts) > _MOST_PARTS // 2:
-        groups = [parts[i : i + _MOST_PARTS] for i in range(0, len(parts), _MOST_PARTS)]
-        parts = [b(ops.Concatenate, *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
-    return parts
+    return joined_to(b, [slices[place] for place in places], axis, MOST_JOINED // 2)
 
 
 @lower_tfl(ops.Pad)

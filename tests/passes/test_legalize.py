@@ -3,7 +3,8 @@
 import pytest
 
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.rewriting.legalize import Target, legalize
@@ -193,3 +194,19 @@ def test_elements_of_other_scales_are_rounded_before_they_are_joined() -> None:
     legalize(graph, TARGET)
     assert op_counts(graph) == {"Convert": 1, "Concatenate": 1}
     assert {v.tensor_type.storage.value for node in graph.nodes for v in node.results} == {"int8"}
+
+
+def test_rewrites_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After one chain of them, before as many steps as the whole graph may take."""
+    depths: list[int] = []
+
+    def undone(graph: Graph, node: Node, _target: Target, _late: bool, depth: int) -> list[Node]:
+        depths.append(depth)
+        builder = Builder(graph, node)
+        graph.replace(node, builder.remade(node, *node.operands))
+        return builder.created
+
+    monkeypatch.setattr("onnxtfl.rewriting.legalize._step", undone)
+    with pytest.raises(UnsupportedError, match="does not terminate"):
+        legal(parse_graph("graph main(%x: tensor<2xfloat32>) -> (%y) {\n %y = Neg(%x)\n}"))
+    assert len(depths) <= 300

@@ -42,7 +42,12 @@ def joined_runs(b: Builder, x: Value, axis: int, places: Sequence[int]) -> Value
 
 def joined(b: Builder, parts: Sequence[Value], axis: int) -> Value:
     """`parts` one after the other along `axis`."""
-    while len(parts) > 1:
+    return joined_to(b, parts, axis, 1)[0]
+
+
+def joined_to(b: Builder, parts: Sequence[Value], axis: int, most: int) -> Sequence[Value]:
+    """At most `most` tensors of `parts`, one after the other along `axis`."""
+    while len(parts) > most:
         groups = [parts[i : i + MOST_JOINED] for i in range(0, len(parts), MOST_JOINED)]
         parts = [b(ops.Concatenate, *group, axis=axis) if len(group) > 1 else group[0] for group in groups]
-    return parts[0]
+    return parts

@@ -36,8 +36,8 @@ from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
 
 MAX_STEPS_PER_NODE = 400
-MAX_DEPTH, MOST_DEPTH = 64, 256
-"""The longest chains of rewrites: of forms that are refused, and of all. Longer ones undo each other."""
+MOST_REFUSED, MOST_CHAINED = 64, 256
+"""The longest chains of rewrites: while the target refuses each form, and of any. Longer ones undo each other."""
 
 
 def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
@@ -62,7 +62,7 @@ def legalize(graph: Graph, target: Target, *, late: bool = False) -> None:
             continue
         work.extend((new, depth + 1) for new in reversed(made))
         budget -= 1 if made else 0
-        if budget < 0 or depth > MOST_DEPTH:
+        if budget < 0 or depth > MOST_CHAINED:
             raise UnsupportedError("legalization does not terminate", node=node.name, op=node.op.name, code="E-OP-004")
     if refused:
         raise _all_refused(refused, target)
@@ -100,7 +100,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
         waits = not late and _late_rule(node, target) is not None
         legal = form is not None or waits or _will_vanish(node, target, late)
-        if not legal and depth > MAX_DEPTH:
+        if not legal and depth > MOST_REFUSED:
             raise _refused(node, target, _refusals(node, target))
         if form is not None and target.falls_back(node, form):
             return _brought_back(graph, node, target, late)

@@ -114,6 +114,10 @@ def _numbers(op: OpInstance, name: str) -> list[int]:
     return static_ints(next(iter(op.named(name)), None)) or []
 
 
+GROUP_CHANNELS = 4
+"""LiteRT's GPU accelerator computes groups of multiples of so many channels."""
+
+
 def channels_of_groups(op: OpInstance) -> str:
     """Of a convolution: "all" without groups, "4n" if groups read and make a multiple of 4 channels, else "any"; of a
     depthwise one: "all" if each channel makes one, else "any".
@@ -122,7 +126,7 @@ def channels_of_groups(op: OpInstance) -> str:
     if not x or not filters or x[-1] == filters[-1]:
         return "all"
     groups = x[-1] // filters[-1]  # 0 for a depthwise convolution
-    return "4n" if groups and filters[-1] % 4 == 0 and (y[-1] // groups) % 4 == 0 else "any"
+    return "4n" if groups and filters[-1] % GROUP_CHANNELS == (y[-1] // groups) % GROUP_CHANNELS == 0 else "any"
 
 
 def shrinks(op: OpInstance) -> bool:

@@ -40,14 +40,13 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of, touches_quantized
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.canonical.growth import Growth, stored_size
+from onnxtfl.targets.properties import GROUP_CHANNELS
 
 BLOCK = 8
 """The most features that merged groups make: the smallest block of XNNPACK's kernels."""
 MOST_READ = 16
 """The most features that a group reads: with more, the time hardly changes."""
 _EIGHT_BITS = ("int8", "uint8")
-GPU_CHANNELS = 4
-"""LiteRT's GPU accelerator computes groups of so many channels, and depthwise convolutions."""
 
 
 def merge_groups(graph: Graph, growth: Growth | None = None) -> bool:
@@ -67,7 +66,7 @@ def merged_count(groups: int, read: int, made: int) -> int:
     if (read, made) == (1, 1) or read > MOST_READ:
         return 1
     count = max(n for n in range(1, max(1, BLOCK // made) + 1) if groups % n == 0)
-    is_taken = read > 1 or count * read % GPU_CHANNELS == count * made % GPU_CHANNELS == 0
+    is_taken = read > 1 or count * read % GROUP_CHANNELS == count * made % GROUP_CHANNELS == 0
     return count if is_taken else 1
 
 
