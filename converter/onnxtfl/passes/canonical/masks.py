@@ -21,7 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, splat_value
+from onnxtfl.ir.matching import made_by, splat_value, terms_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -54,7 +54,7 @@ def hidden_rows(b: Builder, node: Node) -> Value | None:
     softmax = made_by(test.operand(0), ops.Softmax) if test is not None else None
     if softmax is None or softmax.result.type != node.result.type or node.operand(2).type != node.result.type:
         return None
-    terms = _terms(softmax.operand(0))
+    terms = terms_of(softmax.operand(0))
     masks = [v for v in terms if _is_mask(v)]
     if not masks and not all(_is_product(v) or _is_finite(v) for v in terms):
         return None
@@ -70,12 +70,6 @@ def hidden_rows(b: Builder, node: Node) -> Value | None:
         return b(ops.Select, hidden, *node.operands[1:])
     (shown,) = b.remade(softmax, _with_large_numbers(b, softmax.operand(0)), *softmax.operands[1:])
     return b(ops.Mul, shown, b(ops.Convert, b(ops.Not, hidden), dtype=node.result.dtype))
-
-
-def _terms(value: Value) -> list[Value]:
-    """The terms of a sum."""
-    total = made_by(value, ops.Add)
-    return [value] if total is None else [*_terms(total.operand(0)), *_terms(total.operand(1))]
 
 
 def _low(b: Builder, term: Value) -> list[Value]:

@@ -23,7 +23,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.dims import Shape, known_size, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, single_use, splat_value
+from onnxtfl.ir.matching import made_by, single_use, splat_value, terms_of
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
 from onnxtfl.ir.quantized import quantization_of
@@ -285,7 +285,7 @@ def _without_unit_axis(value: Value | None, axis: int) -> Value | None:
 
 def _products(even: Value, odd: Value) -> list[Product] | None:
     """%m0, %m1, %m2, %m3 of %m0 + %m1 + %m2 and %m1 - %m2 + %m3."""
-    terms, total = _terms(even), made_by(odd, ops.Add)
+    terms, total = terms_of(even), made_by(odd, ops.Add)
     if total is None or len(terms) != 3:
         return None
     differences = [made_by(v, ops.Sub) for v in (total.operand(0), total.operand(1))]
@@ -300,12 +300,6 @@ def _products(even: Value, odd: Value) -> list[Product] | None:
     found = [Product.of(v) for v in (first[0], m1, m2, m3)]
     products = [p for p in found if p is not None]
     return products if len(products) == 4 else None
-
-
-def _terms(value: Value) -> list[Value]:
-    """The terms of a sum."""
-    node = made_by(value, ops.Add)
-    return [value] if node is None else [*_terms(node.operand(0)), *_terms(node.operand(1))]
 
 
 def _are_alike(products: Sequence[Product]) -> bool:
