@@ -150,7 +150,7 @@ def convert(b: Builder, node: Node) -> Value | None:
 
 
 def _fits(node: Node) -> bool:
-    """Whether a conversion is one of whole numbers to an integer type that represents them."""
+    """Whether a Convert has integral values, which its integer type represents."""
     if not node.result.dtype.is_integer or node.result.is_quantized or node.operand(0).is_quantized:
         return False
     known, (least, most) = facts_of(node.operand(0)), limits(node.result.dtype)

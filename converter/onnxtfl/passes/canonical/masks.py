@@ -4,7 +4,7 @@
 
     Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), perhaps broadcast
     Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
-    Select(.., 0, Softmax(s))     ->  Mul(Softmax(s'), any of s > -inf)   s': numbers in place of -inf
+    Select(.., 0, Softmax(s))     ->  Mul(Softmax(s'), any of s > -inf)   s': finite values for -inf
     Select(IsNaN(Softmax(s)), ..) ->  Softmax(s)                          s: a finite sum
 
 Computed as arithmetic, results depend on kernels: LiteRT without XNNPACK clamps infinite sums and products to the
@@ -91,7 +91,7 @@ def _is_finite(value: Value) -> bool:
 
 
 def _with_large_numbers(b: Builder, value: Value) -> Value:
-    """The sum with numbers in place of the infinities of its masks: sums of them are finite, their exponentials 0."""
+    """The sum with finite values in place of the infinities of its masks; their exponentials are 0."""
     total = made_by(value, ops.Add)
     if total is not None:
         return b(ops.Add, *(_with_large_numbers(b, v) for v in (total.operand(0), total.operand(1))))
