@@ -65,6 +65,7 @@ def test_the_values() -> None:
         classes(axis=1),
         classes(outputs="%y, %s"),
         classes("1x40x40x[c]"),
+        classes("2x10x10x10x5x2x3", "[0, 6, 5, 4, 3, 2, 1]"),  # too many axes for kernels of sums and products
     ],
 )
 def test_others_stay(text: str) -> None:

@@ -143,7 +143,11 @@ class Target(engine.Target):
         return saved
 
     def gains(self, rule: str, before: Sequence[Node], after: Sequence[Node]) -> bool:
-        """As :meth:`saves`, for a rewrite that makes more nodes: these have to be clearly faster on some machine."""
+        """As :meth:`saves`, for a rewrite after legalization that makes more nodes: the target has to accept all of
+        them, and they have to be clearly faster on some machine.
+        """
+        if any(self.accepted(node) is None for node in after):
+            return False
         had, have = self.time(before), self.time(after)
         is_faster = not had or not have or not is_within(had, have)
         return is_faster and self.saves(rule, before, after)
