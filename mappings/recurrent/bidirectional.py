@@ -73,8 +73,8 @@ def _check_kernel(node: Node) -> None:
         raise UnsupportedError(message, hint="store the layer batch-major, or its weights as float32", code="E-OP-003")
     if is_lstm and not is_time_major and node.attributes.get("merge_outputs", False) and x.shape[0] != 1:
         assume(
-            f"the batch of {shown_name(node)} is 1, or each entry has its own hidden state (TFLite's kernel reads those "
-            "of others elsewhere if it joins the outputs)",
+            f"the batch of {shown_name(node)} is 1, or each entry has its own hidden state (TFLite's kernel reads "
+            "those of others elsewhere if it joins the outputs)",
             is_minor=True,
         )
 
