@@ -29,6 +29,7 @@ from onnxtfl.passes.canonical.merged_groups import merge_groups
 from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.parted_convolutions import FEATURES, READ_TAPS
 from onnxtfl.passes.canonical.phases import PHASES
+from onnxtfl.passes.canonical.reversed_slices import reverse_slices
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
@@ -385,6 +386,7 @@ def _moves_of_delegate(target: Target, options: Options) -> Passes:
         "columns": partial(transpose_columns, target=target),
         **({} if options.is_quantized_later else {"softmax rows": across}),
         "strided slices": slice_runs,
+        "reversed slices": partial(reverse_slices, target=target),
         "rows": pad_rows,
         "few axes": leave_out_unit_axes,
     }

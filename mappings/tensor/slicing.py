@@ -28,6 +28,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, is_open, is_static, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.ops.slicing import positions_read
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim
@@ -205,13 +206,12 @@ def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
 @decompose(ops.Slice, "gpu", order="operands", when=lambda node: node.operand(0).tensor_type.is_static)
 def _slice_forward(b: Builder, node: Node) -> Value | None:
     """Slice by bounds inside of the tensor, and backwards by indices: the accelerator goes forward only."""
-    x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
-    if None in vectors:
+    x, read = node.operand(0), positions_read(node)
+    if read is None or not all(read):
         return None
-    rows = np.asarray(vectors, np.int64).T.tolist()
-    read = [range(*slice(*row).indices(n)) for row, n in zip(rows, x.shape, strict=True)]
-    bounds = [(r[0], r[-1] + 1, r.step) if r.step > 0 and r else (0, n, 1) for r, n in zip(read, x.shape, strict=True)]
-    if not all(read) or [list(bound) for bound in bounds] == rows:
+    given = np.asarray([static_ints(node.operand(i)) for i in (1, 2, 3)], np.int64)
+    bounds = [(r[0], r[-1] + 1, r.step) if r.step > 0 else (0, n, 1) for r, n in zip(read, x.shape, strict=True)]
+    if np.array_equal(np.asarray(bounds, np.int64).T, given):
         return None
     x = b(ops.Slice, x, *np.asarray(bounds, np.int64).T)
     for axis, positions in enumerate(read):

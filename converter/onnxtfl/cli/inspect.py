@@ -24,6 +24,7 @@ STAGES = {
         *("loop invariants", "merged columns", "columns", "softmax rows"),
         *(
             "strided slices",
+            "reversed slices",
             "rows",
             "few axes",
             "cleanup",

@@ -13,6 +13,7 @@ wide       likewise, a multiple of 32
 lines      rows of each matrix that is multiplied by another one
 taps       positions of the window of a convolution
 parts      tensors that are joined, or made by a split
+steps      elements of the result of a slice with strides, which are copied one by one
 =========  ==========================================================================================================
 """
 
@@ -74,6 +75,7 @@ def amounts_of(op: BoundOp) -> Amounts:
         "written": sum(map(_bytes, results)),
         **_products(op),
         **_parts(op),
+        "steps": _steps(op),
     }
 
 
@@ -122,6 +124,11 @@ def _parts(op: BoundOp) -> dict[str, float]:
         "pieces": sum(_product(shape[: last + 1]) for shape in shapes),
         "blocks": sum(_product(shape[: max(last, 0)]) for shape in shapes),
     }
+
+
+def _steps(op: BoundOp) -> float:
+    strides = [n for value in op.named("strides") for n in static_ints(value) or ()]
+    return _size(op.results[0][2]) if any(n != 1 for n in strides) else 0
 
 
 def _moved(op: BoundOp, rank: int, last: int) -> list[Shape]:

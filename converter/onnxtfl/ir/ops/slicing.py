@@ -8,10 +8,20 @@ import numpy as np
 
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import Dim, at_most, ceildiv, exceeds, fresh_symbol, is_static, lower_bound, positive_part
+from onnxtfl.ir.dims import (
+    Dim,
+    at_most,
+    ceildiv,
+    exceeds,
+    fresh_symbol,
+    is_static,
+    known_sizes,
+    lower_bound,
+    positive_part,
+)
 from onnxtfl.ir.dims import Shape as Dims
 from onnxtfl.ir.formula import by_expansion
-from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import INDICES, INTEGERS, Op, Operand, SharedAxes
 from onnxtfl.ir.ops.arithmetic import Add, Sub
 from onnxtfl.ir.ops.casts import Convert
@@ -20,7 +30,7 @@ from onnxtfl.ir.ops.extremes import Max, Min
 from onnxtfl.ir.ops.reshape import Reshape
 from onnxtfl.ir.ops.scattering import ScatterND
 from onnxtfl.ir.ops.shape import Shape
-from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_axes
+from onnxtfl.ir.shapes import entry_of, normalize_axes, normalize_axis, required_axes, static_ints
 from onnxtfl.ir.types import DType, rank_of, shapes_compatible
 
 HUGE = 1 << 31
@@ -201,3 +211,12 @@ def _is_whole(part: slice, size: Dim) -> bool:
     """Whether a slice covers the whole axis."""
     reaches = part.stop is None or part.stop == size or at_most(size, part.stop)
     return not part.start and reaches and part.step in (None, 1)
+
+
+def positions_read(node: Node) -> list[range] | None:
+    """The positions that a Slice reads along each axis; None if a bound or a size is dynamic."""
+    x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
+    if not x.tensor_type.is_static or any(vector is None for vector in vectors):
+        return None
+    rows = zip(*(vector or () for vector in vectors), strict=True)
+    return [range(*slice(*row).indices(n)) for row, n in zip(rows, known_sizes(x.shape), strict=True)]

@@ -18,9 +18,9 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.ops.slicing import positions_read
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.shapes import static_ints
 
 Run = tuple[int, int, int]
 """The size of an axis, the first position that is read of it, and the one after the last."""
@@ -39,20 +39,20 @@ def _runs(node: Node) -> list[Run] | None:
     """The run that `node` reads of each axis of its reshaped operand; None if it has no strides, if there is none, and
     for integers, most of which are sizes.
     """
-    x, vectors = node.operand(0), [static_ints(node.operand(i)) for i in (1, 2, 3)]
-    starts, limits, strides = vectors
+    x, read = node.operand(0), positions_read(node)
     quantization = x.tensor_type.quantization
     is_plain = x.dtype.is_float and (quantization is None or quantization.per_tensor)
-    is_static = x.tensor_type.is_static and node.result.tensor_type.is_static and is_plain
-    if starts is None or limits is None or strides is None or not is_static or set(strides) == {1} or min(strides) < 1:
+    if read is None or not is_plain or not node.result.tensor_type.is_static:
+        return None
+    strides = [places.step for places in read]
+    if max(strides, default=1) == 1 or min(strides) < 1:
         return None
     runs = list[Run]()
-    for size, bounds in zip(known_sizes(x.shape), zip(starts, limits, strides, strict=True), strict=True):
-        read = range(*slice(*bounds).indices(size))
-        if not read or (read.step > 1 and (size % read.step or len(read) != size // read.step)):
+    for size, places in zip(known_sizes(x.shape), read, strict=True):
+        if not places or (places.step > 1 and (size % places.step or len(places) != size // places.step)):
             return None
-        split = [(len(read), 0, len(read)), (read.step, read[0], read[0] + 1)]
-        runs += split if read.step > 1 else [(size, read[0], read[-1] + 1)]
+        split = [(len(places), 0, len(places)), (places.step, places[0], places[0] + 1)]
+        runs += split if places.step > 1 else [(size, places[0], places[-1] + 1)]
     merged = list(_merged(runs))
     return merged if len(merged) <= MOST_AXES else None
 
