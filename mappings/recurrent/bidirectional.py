@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from onnxtfl.mappings.recurrent.recurrence import layer_onnx
 from onnxtfl.mappings.recurrent.unidirectional import in_file_order, in_steps, lstm_layer, rnn_layer
 
+from onnxtfl.build.hybrid import is_hybrid
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.source_names import shown_name
 from onnxtfl.rewriting.registry import Form, lift_tfl, lower_onnx
 
 
@@ -36,6 +40,7 @@ def _bidirectional_tfl(b: Builder, node: Node) -> list[Value]:
     operands = [node.optional(i) for i in range(48)]
     place, *parts = _PARTS[node.op.name]
     x, auxiliary = node.operand(0), operands[place]
+    _check_kernel(node)
     each = [[operands[slice(*span)] for span in part] for part in parts]
     has_weights = any(v is not None for v in each[0][1])
     layer = lstm_layer if node.op.name.endswith("LSTM") else rnn_layer
@@ -54,6 +59,24 @@ def _bidirectional_tfl(b: Builder, node: Node) -> list[Value]:
     if node.attributes.get("merge_outputs", False):
         outputs = [b(ops.Concatenate, *outputs, axis=2)]
     return [*outputs, *last]
+
+
+def _check_kernel(node: Node) -> None:
+    """Raise UnsupportedError for a hybrid RNN that is time-major, whose kernel goes over all steps once for each step
+    (EvalHybrid in bidirectional_sequence_rnn.cc). Record where a kernel reads other memory than the hidden state: that
+    of batch entry n at n times the size of the joined features (the batch-major loops in lstm_eval.cc).
+    """
+    x, is_lstm = node.operand(0), node.op.name.endswith("LSTM")
+    is_time_major = node.attributes.get("time_major", False)
+    if not is_lstm and is_time_major and is_hybrid(x, node.operand(1)) and x.shape[0] != 1:
+        message = "the kernel of a time-major layer with int8 weights repeats the sequence for each of its steps"
+        raise UnsupportedError(message, hint="store the layer batch-major, or its weights as float32", code="E-OP-003")
+    if is_lstm and not is_time_major and node.attributes.get("merge_outputs", False) and x.shape[0] != 1:
+        assume(
+            f"the batch of {shown_name(node)} is 1, or each entry has its own hidden state (TFLite's kernel reads "
+            "those of others elsewhere if it joins the outputs)",
+            is_minor=True,
+        )
 
 
 def _joined(b: Builder, weights: Sequence[Value | None], extra: Sequence[Value | None]) -> list[Value | None]:

@@ -429,9 +429,12 @@ def _entry(b: Builder, node: Node, which: int, entry: int) -> Term:
 
 
 def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Term) -> Term:
-    """Return a `limit` for an empty slice if negative steps start before the axis; ONNX Runtime would start at 0."""
+    """Return a `limit` for an empty slice if negative steps start before the axis; ONNX Runtime would start at 0.
+
+    The last position, -1, is before an empty axis only, of which every slice is empty.
+    """
     known, strides = static_ints(node.operand(1)), static_ints(node.operand(3))
-    if (known is not None and known[entry] >= 0) or (strides is not None and strides[entry] > 0):
+    if (known is not None and known[entry] >= -1) or (strides is not None and strides[entry] > 0):
         return limit
     length = Term(b, dim_value(b, node.operand(0).shape[axis], node.operand(0)))
     before = ((_at(b, node, 0, entry) + length) < 0) & (_at(b, node, 2, entry) < 0)

@@ -139,7 +139,7 @@ def _top_k_of_an_int32(b: Builder, node: Node) -> Sequence[Value]:
 
 def _is_of_matrices(node: Node) -> bool:
     x = node.operand(0)
-    return x.rank > 2 and x.tensor_type.is_static and _along_the_last_axis(node)
+    return x.rank > 2 and _along_the_last_axis(node)
 
 
 @decompose(ops.TopK, "tfl", when=_is_of_matrices, benefit=1)

@@ -48,18 +48,26 @@ ELSEWHERE = {
     "STABLEHLO_SELECT STABLEHLO_SLICE STABLEHLO_SORT STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_TRANSPOSE",
 }
 """Why and where the other ops that convert are tested."""
+_MOVES = (
+    "BROADCAST_TO", "CONCATENATION", "EXPAND_DIMS", "GATHER", "MIRROR_PAD", "PACK", "PAD", "PADV2", "RESHAPE",
+    "REVERSE_V2", "SLICE", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TILE", "TRANSPOSE", "UNPACK",
+)  # fmt: skip
 
 
 def drawn(seed: int) -> TfliteDrawing:
-    """The random TFLite graph of a seed: one to five ops, or a quantized one."""
+    """The random TFLite graph of a seed: one to five ops, or a quantized one.
+
+    A third are chains, mostly of ops that move elements: each op reads the newest value it can.
+    """
     g = TfliteDrawing(seed)
     if g.chance(0.2):
         for _ in range(4):
             if not g.ops:
                 QUANTIZED[g.choose(list(QUANTIZED))](g)
         return g
-    count = g.choose((1, 1, 1, 2, 2, 3, 4, 5))
-    names = list(STEPS)
+    g.linked = g.chance(0.33)
+    count = g.choose((3, 4, 6, 8)) if g.linked else g.choose((1, 1, 1, 2, 2, 3, 4, 5))
+    names = [*STEPS, *_MOVES * 3] if g.linked else list(STEPS)
     for _ in range(4 * count):
         if len(g.ops) < count:
             STEPS[g.choose(names)](g)

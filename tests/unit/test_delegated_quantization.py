@@ -10,7 +10,7 @@ from onnx import parser
 
 import onnxtfl
 from onnxtfl.placement import place
-from tests.harness.litert import run_tflite
+from tests.harness.litert import run_onnx, run_tflite
 
 
 @pytest.mark.parametrize(("scale", "ops"), [(1.0, ["QUANTIZE"] * 2), (5.0, ["QUANTIZE", "DEQUANTIZE", "QUANTIZE"])])
@@ -26,3 +26,21 @@ def test_quantization_to_a_much_larger_scale(scale: float, ops: list[str], tmp_p
     x = np.linspace(0, 4, 64, dtype=np.float32)
     wanted = np.rint(np.rint(np.minimum(x * 64, 255)) / 64 / scale) * scale
     assert (run_tflite(path.read_bytes(), {"x": x})[0][1] == wanted).all() and wanted.max() > 0
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
+@pytest.mark.parametrize("rows", ["3", "n"])
+def test_a_constant_of_more_axes_adds_these_to_quantized_results(op: str, rows: str) -> None:
+    """XNNPACK's result has the axes of the other operand only, if XNNPACK computes a later op as well."""
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> g (int8[2, {rows}, 4] x) => (int8[1, 2, {rows}, 4] y)
+        <float s = {{0.02}}, int8 z = {{3}}, float t = {{0.05}}, int8 o = {{-9}}, int8[1, 1, 1, 1] c = {{40}}> {{
+        a = DequantizeLinear (x, s, z)  b = DequantizeLinear (c, s, z)  d = {op} (a, b)
+        e = QuantizeLinear (d, t, o)  f = DequantizeLinear (e, t, o)  y = QuantizeLinear (f, s, o) }}"""
+    )
+    data = onnxtfl.onnx_to_tflite(model, check=False).data
+    x = np.arange(-12, 12, dtype=np.int8).reshape(2, 3, 4)
+    expected = run_onnx(model.SerializeToString(), {"x": x})["y"]
+    ((_, found),) = run_tflite(data, {"x": x})
+    assert found.shape == expected.shape == (1, 2, 3, 4)
+    assert np.abs(found.astype(int) - expected).max() <= 3

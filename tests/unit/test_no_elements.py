@@ -385,3 +385,15 @@ def test_a_part_of_the_rows_that_are_found(count: int) -> None:
     ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
     assert got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_that_another_operand_has_too() -> None:
+    """The lengths have as many elements as there are rows, whose number the graph does not show: none is added."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (int32[4, 6] x, int64[2] s) => (int32[a, b] y)
+        <int64[3] lengths = {1, 2, 3}> {
+        rows = Reshape (x, s)  y = ReverseSequence <batch_axis = 0, time_axis = 1> (rows, lengths) }"""
+    model = onnx.parser.parse_model(text)
+    feed = {"x": np.arange(24, dtype=np.int32).reshape(4, 6), "s": np.array([3, -1])}
+    expected = run_onnx(model.SerializeToString(), feed)["y"]
+    ((_, got),) = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data, feed)
+    np.testing.assert_array_equal(got, expected)

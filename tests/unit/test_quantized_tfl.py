@@ -414,6 +414,40 @@ def test_kernels_that_move_elements_copy_integers_whatever_the_scale_of_the_resu
     np.testing.assert_array_equal(found, wanted)
 
 
+_COPIES_OF_TWO = {
+    "diagonal": ("tfl.MATRIX_SET_DIAG@1(%x, %v)", "[[10, -20, 30], [40, 50, 60]]", "2x3x4"),
+    "padding": (
+        "tfl.STABLEHLO_PAD@1(%x, %v) {edge_padding_low = [0, 1, -1], edge_padding_high = [1, 0, 0], "
+        "interior_padding = [0, 1, 0]}",
+        "[7]",
+        "3x6x3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _COPIES_OF_TWO)
+def test_stored_integers_of_constants_are_copied_too(name: str) -> None:
+    """Constants that a rule reshapes are other values than the operands of the op."""
+    call, numbers, shape = _COPIES_OF_TWO[name]
+    sizes = "x".join(map(str, np.shape(json.loads(numbers))))
+    text = f"""
+    graph main(%x: tensor<2x3x4xfloat32, quant<int8 0.02:3>>) -> (%y) {{
+      %v = constant tensor<{sizes}xfloat32, quant<int8 0.02:3>> {numbers}
+      %y = {call} : tensor<{shape}xfloat32, quant<int8 0.05:7>>
+    }}"""
+    wanted, found = both(text, _stored(2, 3, 4))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_places_of_stored_integers_that_are_not_0() -> None:
+    text = """
+    graph main(%x: tensor<4xfloat32, quant<int8 0.5:3>>) -> (%y) {
+      %y = tfl.WHERE@2(%x) : tensor<[n]x1xint64>
+    }"""
+    wanted, found = both(text, np.asarray([3, 0, -1, 0], np.int8))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_an_output_quantized_as_int32_is_a_number_of_steps() -> None:
     """ONNX's QuantizeLinear has no int32."""
     text = """

@@ -50,7 +50,7 @@ def test_the_file_is_toml_whose_sections_are_ops() -> None:
     whole = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     assert tuple(whole) == table.op_names()
     known = {"signature", "versions", "fuses_as", "matrix_rank", "fixed_results", "kernels"}
-    known |= {"symmetric", "interpolated", "unread_zero", "stored", "empty", "unusual", "reads"}
+    known |= {"symmetric", "interpolated", "drops_axes", "unread_zero", "stored", "empty", "unusual", "reads"}
     known |= {"in_place", "same_memory", "hybrid", "saturated_bits", "scales", "costs", "inexact", "factor_bits"}
     for name, section in whole.items():
         assert section.keys() <= known, name

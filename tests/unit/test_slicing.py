@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, parser
+from onnx import TensorProto, helper, load_from_string, parser
 
 import onnxtfl
+from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir import ops
-from onnxtfl.ir.dims import parse_dim
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import parse_dim, symbol
+from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import tensor
 from tests.harness.litert import run_onnx, run_tflite
 from tests.unit.lifting import floats, inferred
@@ -177,3 +182,20 @@ def test_a_masked_end_of_a_counted_slice_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_masked_end_of_a_counted_slice_that_it_fits(bounds: list[list[int]]) -> None:
     """The count is that of the rest of the axis, or nothing is copied."""
     assert_same_as_litert(_strided_slice({"end_mask": 5, "offset": True}, *bounds))
+
+
+def test_an_open_axis_is_reversed_by_constants() -> None:
+    """Position -1 is before an axis only if that is empty: then the limit needs not depend on the size."""
+    masks = dict.fromkeys((f"{name}_mask" for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")), 0)
+    graph = Graph()
+    x = graph.add_input(tensor("float32", symbol("n"), 2), "x")
+    bounds = [np.asarray([n], np.int32) for n in (-1, -(1 << 31), -1)]
+    graph.outputs = Builder(graph).foreign("tfl", "STRIDED_SLICE", [x, *bounds], [x.type], **masks, offset=False)
+    file = io.BytesIO()
+    write(Model(graph), file)
+    data = onnxtfl.tflite_to_onnx(file.getvalue(), check=False).data
+    assert [node.op_type for node in load_from_string(data).graph.node] == ["Slice"]
+    for rows in (0, 1, 3):
+        array = np.arange(2 * rows, dtype=np.float32).reshape(rows, 2)
+        (found,) = run_onnx(data, {"x": array}).values()
+        np.testing.assert_array_equal(found, array[::-1])

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import is_nonnegative, is_static, symbols
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.dims import is_nonnegative, is_static
+from onnxtfl.ir.graph import Node, Value, attributes_of
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.shown_sizes import is_of_inputs
@@ -32,9 +33,25 @@ def may_lack_rows(node: Node) -> bool:
     shape, result = value.tensor_type.shape, node.result.tensor_type.shape
     if not shape or not result or shape[0] != result[0] or is_static(shape[:1]):
         return False
-    found = set(symbols(shape[0]))
-    is_alone = not any(found & set(symbols(d)) for v in others if v is not None for d in v.tensor_type.shape or ())
-    return is_alone and not is_nonnegative(shape[0] - 1) and not is_of_inputs(shape[0]) and not _has_another(value)
+    if is_nonnegative(shape[0] - 1) or is_of_inputs(shape[0]) or _has_another(value):
+        return False
+    return not any(_may_share_rows(node, place) for place, v in enumerate(others, 1) if v is not None)
+
+
+def _may_share_rows(node: Node, place: int) -> bool:
+    """Whether an axis of another operand may have to be of the size of the first axis: as that of the lengths of a
+    ReverseSequence, which no symbol has to show.
+    """
+    shape = node.operand(place).tensor_type.shape
+    if not is_static(shape):
+        return True
+    first = node.operand(0).tensor_type
+    wider = Value(first.with_shape((1 + max(shape, default=0), *(first.shape or ())[1:])))
+    try:
+        node.op.result_types([wider, *node.operands[1:]], attributes_of(node))
+    except (OnnxtflError, TypeError, ValueError):
+        return True
+    return False
 
 
 def _has_another(value: Value) -> bool:

@@ -222,9 +222,11 @@ def _is_other_scale(first: Quantization, second: Quantization) -> bool:
 def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
     """Return the operands of `node` whose elements `value` contains, through ops in `created`; none if computed.
 
-    Constants that the rule creates (a stored 0) have the parameters of the result.
+    A constant that the rule creates may be folded from each constant operand; others (a stored 0) have the parameters
+    of the result.
     """
     found: set[Value] = set()
+    constants = {v for v in node.operands if v is not None and v.is_constant and quantization_of(v) is not None}
     seen, work = {value}, [value]
     while work:
         value = work.pop()
@@ -237,6 +239,8 @@ def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
                 return set()
             work += [source for source in sources if source not in seen]
             seen.update(sources)
+        else:
+            found |= constants
     return found
 
 

@@ -92,6 +92,7 @@ class OpEntry:
     kernels read quantized operands. `kernels`: forms by runtime ("2.14" and
     "litert"). `hybrid`: likewise, of quantized weights and float activations. `inexact`: the quantized forms whose
     results are not the nearest steps. `interpolated`: types of quantized results that are computed in float instead.
+    `drops_axes`: types of quantized results that a delegate may return without the leading axes of a constant.
     """
 
     name: str
@@ -114,6 +115,7 @@ class OpEntry:
     inexact: tuple[Mapping[str, Any], ...] = ()
     factor_bits: int | None = None
     interpolated: frozenset[str] = frozenset()
+    drops_axes: frozenset[str] = frozenset()
     unread_zero: Mapping[str, str] = field(default_factory=dict)
     stored: Mapping[str, str] = field(default_factory=dict)
 
@@ -216,6 +218,7 @@ def entry(op: str) -> OpEntry:
         inexact=tuple(section(f"{op}.inexact").get("rows", ())),
         factor_bits=table.get("factor_bits"),
         interpolated=frozenset(table.get("interpolated", "").split()),
+        drops_axes=frozenset(table.get("drops_axes", "").split()),
         unread_zero=table.get("unread_zero", {}),
         stored=table.get("stored", {}),
     )

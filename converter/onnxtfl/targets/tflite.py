@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxtfl.errors import UnsupportedError, UsageError
+from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
@@ -227,6 +228,8 @@ class TfliteTarget(Target):
             coarse := {f"q{q.storage}" for r in results if (q := quantization_of(r)) is not None} & known.interpolated
         ):
             return Refusal("quantization", f"{op} of {min(coarse)} interpolates, several steps off")
+        if known.drops_axes and (limit := _rank_beside_one_element(instance)) is not None:
+            return Refusal("rank", f"{op} drops the leading axes of a constant of one element", limit=limit)
         violations = []
         hybrid = _forms(op, self.runtimes, hybrid=True) if self.hybrid or _keeps_activations(instance) else ()
         for kernel in (*_forms(op, self.runtimes), *hybrid):
@@ -317,6 +320,19 @@ class TfliteTarget(Target):
             return None
         number, release = _version(instance), ".".join(map(str, max(version.since for version in later)))
         return Refusal("op", f"{known.name} version {number} needs runtime {release}, not {self.min_runtime}")
+
+
+def _rank_beside_one_element(instance: OpInstance) -> int | None:
+    """The highest rank of the other operands (at least 1), if a constant of one element has more axes and the kernel
+    drops these.
+    """
+    stored = {f"q{q.storage}" for _, _, v in instance.results if (q := quantization_of(v)) is not None}
+    values = [v for _, _, v in instance.operands]
+    if not stored & instance.entry.drops_axes or any(v.tensor_type.shape is None for v in values):
+        return None
+    single = [v for v in values if v.is_constant and product(v.shape) == 1]
+    others = max((v.rank for v in values if v not in single), default=None)
+    return None if others is None or all(v.rank <= others for v in single) else max(others, 1)
 
 
 def _release(min_runtime: str) -> Release:
