@@ -2,8 +2,9 @@
 
     python tools/rule_modules.py > mappings/rule_modules.txt        as `python tools/docs.py --pages` does
 
-The modules are imported with tables that note the module whose body registers a rule, so that this needs a process in
-which no module of the mappings is imported yet.
+Those of other domains (mappings/contrib) are imported for ops of these domains only, so they may not have rules for
+other ops of files. The modules are imported with tables that note the module whose body registers a rule, so that this
+needs a process in which no module of the mappings is imported yet.
 """
 
 from __future__ import annotations
@@ -47,12 +48,21 @@ def _module() -> str:
     return str(frame.f_globals["__name__"]).removeprefix(start)
 
 
+def _of_default_domains(keys: set[str]) -> list[str]:
+    """The keys of ops of ONNX's default domain, and of TFLite's builtin ops."""
+    return sorted(
+        k for k in keys if k.startswith(("onnx.", "tfl.")) and "@" not in k and not k.startswith("tfl.custom:")
+    )
+
+
 def table() -> str:
     """The contents of the file."""
     tables: Any = registry._RULES
     for one in fields(tables):
         setattr(tables, one.name, _Noting(one.name))
     registry.all_rules()
+    misplaced = {name: ops for name in _OPS if name.startswith("contrib.") and (ops := _of_default_domains(_OPS[name]))}
+    assert not misplaced, f"rules that are imported for ops of another domain only: {misplaced}"
     lines = []
     for name, path in rule_modules.core_modules():
         source = rule_modules.read(path)

@@ -70,3 +70,9 @@ def test_the_values() -> None:
 )
 def test_others_stay(text: str) -> None:
     assert op_counts(transformed(text, step)) == {"Softmax": 1, "Transpose": 1}
+
+
+def test_an_unknown_rank() -> None:
+    graph = parse_graph("graph main(%x: tensor<*xfloat32>) -> (%y) {\n %y = Transpose(%x) {permutation = [1, 0]}\n}")
+    step(graph)
+    assert op_counts(graph) == {"Transpose": 1}

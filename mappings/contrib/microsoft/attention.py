@@ -24,23 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
-from onnxtfl.rewriting.registry import lift_onnx, upgrade
-
-
-@upgrade("Attention", since=(23, 24, 25))
-def _adapt_onnx_attention(b: Builder, node: Node) -> None:
-    """Convert V to the dtype of Q, and drop a `softcap` <= 0, which ONNX Runtime's kernel ignores.
-
-    The op allows V to have another dtype than Q, but the MatMul in its function body does not.
-    """
-    if node.attr("softcap", 0.0) <= 0:
-        node.attributes.pop("softcap", None)
-    query, value = node.operand(0), node.operand(2)
-    present = node.results[2:3]  # has the dtype of V, so it must be unused
-    if value.dtype is not query.dtype and not any(v.uses or b.graph.is_output(v) for v in present):
-        node.set_operand(2, b(ops.Convert, value, dtype=query.dtype))
-        if (past := node.optional(5)) is not None:
-            node.set_operand(5, b(ops.Convert, past, dtype=query.dtype))
+from onnxtfl.rewriting.registry import lift_onnx
 
 
 @lift_onnx("QAttention", since=(1,), domain=MICROSOFT)

@@ -48,18 +48,18 @@ def compute_softmax_across_rows(graph: Graph, target: Target) -> None:
 
 def _softmax(graph: Graph, transpose: Node) -> Node | None:
     """The Softmax along the last axis, which `transpose` then moves to another place; a reshape may be between them."""
-    value, last = transpose.operand(0), transpose.operand(0).rank - 1
-    if last < 1 or transpose.attr("permutation")[last] == last or not single_use(value, graph):
+    value, order = transpose.operand(0), transpose.attr("permutation")
+    shape, last = value.tensor_type.shape, len(order) - 1
+    if not shape or order[last] == last or not single_use(value, graph):
         return None
     between = made_by(value, ops.Reshape)
     if between is not None:
-        before = between.operand(0)
-        if not before.rank or not isinstance(size := value.shape[last], int) or before.shape[-1] != size:
+        value = between.operand(0)
+        if (value.tensor_type.shape or (None,))[-1] != shape[last]:
             return None
-        value = before
     softmax = made_by(value, ops.Softmax) if single_use(value, graph) else None
     is_along_last = softmax is not None and softmax.attr("axis") in (-1, value.rank - 1)
-    is_short = value.dtype is DType.FLOAT32 and 0 < size_or(value.shape[-1], 0) <= MOST_CLASSES
+    is_short = value.dtype is DType.FLOAT32 and 0 < size_or(shape[last], 0) <= MOST_CLASSES
     return softmax if is_along_last and is_short else None
 
 
