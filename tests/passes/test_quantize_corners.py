@@ -255,6 +255,8 @@ CASES = {
     "softmax, faster in float": ("Softmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.003:-128>", False),
     "sigmoid, fine result": ("Sigmoid(%x)", "1x2x4x4", "quant<int8 0.001:-128>", False),
     "sigmoid": ("Sigmoid(%x)", "1x2x4x4", "quant<int8 0.003:-128>", True),
+    "logarithms in the kernel's range": ("LogSoftmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.06:127>", True),
+    "logarithms beyond the kernel's range": ("LogSoftmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.12:127>", False),
     "pad with a value between steps": ("Pad(%x, %p, %third)", "1x2x6x6", FINE, True),
     "pad with a value out of range": ("Pad(%x, %p, %big)", "1x2x6x6", COARSE, True),
     "product": ("Mul(%x, %x)", "1x2x4x4", COARSE, True),
@@ -282,3 +284,18 @@ def test_requantizing_loses_at_most_a_step(name: str) -> None:
     assert np.abs(found.astype(int) - wanted).max() <= 1
     real = [v for n in graph.nodes for v in n.results if v.dtype.is_float and not v.is_quantized]
     assert bool(real) != on_integers
+
+
+def test_a_pad_with_a_real_value_has_fewer_axes() -> None:
+    shapes = "2x1x3x4x6xfloat32", "2x1x3x4x9xfloat32"
+    text = f"""graph main(%x: tensor<{shapes[0]}, {Q}>) -> (%y) {{
+      %p = constant tensor<5x2xint64> [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
+      %third = constant tensor<float32> [0.3]
+      %y = Pad(%x, %p, %third) : tensor<{shapes[1]}, {Q}>
+    }}"""
+    graph, x = parse_graph(text), integers(2, 1, 3, 4, 6)
+    (wanted,) = run(graph, [x])
+    legalize(graph, TARGET)
+    verify(graph, "after")
+    assert np.array_equal(run(graph, [x])[0], wanted)
+    assert max(n.result.rank for n in graph.nodes if n.op is ops.Pad) == 2
