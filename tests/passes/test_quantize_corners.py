@@ -299,3 +299,30 @@ def test_a_pad_with_a_real_value_has_fewer_axes() -> None:
     verify(graph, "after")
     assert np.array_equal(run(graph, [x])[0], wanted)
     assert max(n.result.rank for n in graph.nodes if n.op is ops.Pad) == 2
+
+
+ROWS = "lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]"
+
+
+@pytest.mark.parametrize("size", ["2", "[n]"])
+def test_rows_with_a_scale_and_a_bias_for_each_feature_are_multiplied_on_integers(size: str) -> None:
+    """Kernels of 2.14 with a scale for each feature keep no axes; other rows are merged before, and moved after."""
+    text = f"""graph main(%x: tensor<{size}x3x4xfloat32, {Q}>) -> (%y) {{
+      %w = constant tensor<2x4xfloat32, quant<int8 axis=0 0.5:0 0.25:0>> [1, -2, 3, 4, 5, 6, -7, 8]
+      %v = constant tensor<2xfloat32, quant<int32 axis=0 0.25:0 0.125:0>> [9, -8]
+      %y = DotGeneralBias(%x, %w, %v) {{{ROWS}}} : tensor<{size}x3x2xfloat32, {COARSE}>
+    }}"""
+    graph, x = parse_graph(text), integers(2, 3, 4)
+    (wanted,) = run(graph, [x])
+    legalize(graph, TARGET)
+    verify(graph, "after")
+    assert np.array_equal(run(graph, [x])[0], wanted)
+    assert {"Convert", "DotGeneral"}.isdisjoint(op_counts(graph))
+
+
+def test_the_shape_of_stored_integers_is_read_without_dequantizing_them() -> None:
+    graph = parse_graph(f"""graph main(%x: tensor<[n]x3xfloat32, {Q}>) -> (%y) {{
+      %y = Shape(%x) {{dtype = !int64}} : tensor<2xint64>
+    }}""")
+    legalize(graph, TARGET)
+    assert op_counts(graph) == {"Shape": 1}
