@@ -34,6 +34,7 @@ from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHME
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.sizes_of_inputs import read_sizes_of_inputs
+from onnxtfl.passes.canonical.softmax_rows import compute_softmax_across_rows
 from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.taps_as_features import TAPS_AS_FEATURES
@@ -367,17 +368,22 @@ def layout(target: Target, options: Options) -> Passes:
         *([steps] if _computes_integers_only(target) else []),
         Pass("legalize late", late, EVERYWHERE, needs=LAID_OUT),
         Pass("loop invariants", loops.apply, EVERYWHERE, needs=LAID_OUT),
-        *(_moves_of_delegate(target) if is_delegated else []),
+        *(_moves_of_delegate(target, options) if is_delegated else []),
         Group("cleanup", _tidied(target, options), needs=LAID_OUT),
         Pass("legalize merged", late, EVERYWHERE, needs=LAID_OUT, when=legalization.has_repeated_operands),
     ]
 
 
-def _moves_of_delegate(target: Target) -> Passes:
-    """Moves as the delegate's kernels do them fastest."""
+def _moves_of_delegate(target: Target, options: Options) -> Passes:
+    """Moves, and ops between them, as the delegate's kernels compute them fastest.
+
+    A quantizer would round each part of a formula.
+    """
+    across = partial(compute_softmax_across_rows, target=target)
     steps: dict[str, Callable[[Graph], None]] = {
         "merged columns": merge_columns,
         "columns": partial(transpose_columns, target=target),
+        **({} if options.is_quantized_later else {"softmax rows": across}),
         "strided slices": slice_runs,
         "rows": pad_rows,
         "few axes": leave_out_unit_axes,

@@ -25,7 +25,7 @@ from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
-from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.ir.types import DType, TensorType, Type, shape_of, tensor
 
 MOST_UNROLLED = 1 << 10
 """The most nodes of an unrolled Scan."""
@@ -263,7 +263,7 @@ def _from_end(b: Builder, size: Value, number: Value) -> Value:
 
 def number_type(declared: Type | None) -> TensorType:
     """Return the type of the iteration number: a scalar, or a vector of size 1 if the body declares that."""
-    shape = declared.shape if isinstance(declared, TensorType) else None
+    shape = shape_of(declared)
     return tensor("int64", *([1] if shape is not None and len(shape) == 1 else []))
 
 

@@ -218,10 +218,10 @@ def _atan2_tfl(b: Builder, node: Node) -> Value | None:
 @formula(ops.Atan2, "onnx")
 def _atan2_onnx(lhs: Term, rhs: Term) -> Term:
     """Return atan(lhs / rhs), plus or minus pi for negative rhs; signed zeros and infinities are exact."""
-    behind, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
-    divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(behind.choose(rhs.constant(-1.0), 1.0), rhs)
+    negative, infinite = _has_sign(rhs), lhs.abs().min(rhs.abs()).equals(math.inf)
+    divisor = (lhs.abs() + rhs.abs()).equals(0.0).choose(negative.choose(rhs.constant(-1.0), 1.0), rhs)
     angle = infinite.choose(lhs.sign() * rhs.sign(), lhs / divisor).apply(ops.Atan)
-    return behind.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
+    return negative.choose(_has_sign(lhs).choose(angle - math.pi, angle + math.pi), angle)
 
 
 def _has_sign(x: Term) -> Term:

@@ -78,7 +78,7 @@ def _runs(shape: Shape) -> tuple[list[object], list[tuple[int, ...]]]:
 
 
 def _is_of_sizes(node: Node) -> bool:
-    """Whether this is a Reshape of real numbers, not of an input, to sizes that are computed at run time."""
+    """Whether this is a Reshape of a computed value (not an input) to sizes that are computed at run time."""
     x, after = node.operand(0), node.result.tensor_type.shape
     if x.producer is None:
         return False
@@ -134,10 +134,10 @@ def _repeated_parts(b: Builder, node: Node) -> Value | None:
         return None
     x, after = made.operand(0), (made.result.tensor_type.shape, wide.result.tensor_type.shape, node.result.shape)
     for axis, size in enumerate(x.shape):
-        before, behind, count = x.shape[: axis + 1], x.shape[axis + 1 :], _at(after[1], axis + 1)
+        before, trailing, count = x.shape[: axis + 1], x.shape[axis + 1 :], _at(after[1], axis + 1)
         if not 0 < count <= MOST_PARTS or not isinstance(size, int) or not 0 < size <= MOST_PARTS:
             continue
-        if after == ((*before, 1, *behind), (*before, count, *behind), (*before[:-1], size * count, *behind)):
+        if after == ((*before, 1, *trailing), (*before, count, *trailing), (*before[:-1], size * count, *trailing)):
             return joined(b, [part for part in _parts(b, x, axis, size) for _ in range(count)], axis)
     return None
 

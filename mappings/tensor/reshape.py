@@ -19,7 +19,7 @@ from onnxtfl.ir.reshape import dim_vector, reshape, reshape_inferred
 from onnxtfl.ir.shapes import distinct_axes, known_dims, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim, shown_shape
 from onnxtfl.ir.source_names import shown_name
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, rank_of
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, upgrade
 
 # --- Reshape ---------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _without_unit_axes(b: Builder, node: Node) -> Value:
     x, declared = node.operand(0), node.results[0].type
     kept = [d for d in x.shape if d != 1]
     doubtful = [d for d in kept if may_be_one(d)]
-    rank = declared.rank if isinstance(declared, TensorType) else None
+    rank = rank_of(declared)
     if rank is not None and not len(kept) - len(doubtful) <= rank <= len(kept):
         rank = None  # ONNX Runtime accepts that
     if not doubtful or rank == len(kept):

@@ -122,3 +122,19 @@ def test_groups_of_a_concatenation_are_joined() -> None:
     graph = transformed(text, DELEGATE_FORMS.apply)
     sizes = [len(node.operands) for node in graph.nodes if node.op is ops.Concatenate]
     assert sorted(sizes) == [2, 2, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("along", "kind", "count"), [("[1]", "sum", 1), ("[2]", "sum", 0), ("[1]", "mean", 0)])
+def test_softmax_by_its_formula(along: str, kind: str, count: int) -> None:
+    lines = [
+        "graph main(%x: tensor<1x3x40x40xfloat32>) -> (%y) {",
+        " %a = constant tensor<1xint64> [1]",
+        f" %b = constant tensor<1xint64> {along}",
+        ' %m = Reduce(%x, %a) {kind = "max", keepdims = true}',
+        " %s = Sub(%x, %m)",
+        " %e = Exp(%s)",
+        f' %t = Reduce(%e, %b) {{kind = "{kind}", keepdims = true}}',
+        " %y = Div(%e, %t)",
+        "}",
+    ]
+    assert op_counts(transformed("\n".join(lines), read))["Softmax"] == count

@@ -83,7 +83,7 @@ def _resolve_same(
     if skips:
         skipped = half((unread - less).max(0))
         before, unread = before - skipped, unread - skipped
-    return with_amounts(b, window, dims, Amounts(before, after - unread if is_dilated else after))
+    return with_amounts(window, dims, Amounts(before, after - unread if is_dilated else after))
 
 
 def _cropped(b: Builder, window: Window, dims: Sequence[int]) -> PaddedWindow:

@@ -21,7 +21,7 @@ STAGES = {
         *("layers of scans", "integer constants", "fuse quantized", "stored clamps", "int8 storage", "quantized io"),
         *("hybrid", "formulas", "used positions", "widen kernels", "convolutions", "pairs of rows", "narrow kernels"),
         *("separate outputs", "legalize", "saturate", "sizes of inputs", "tidy", "sink", "layout", "legalize late"),
-        *("loop invariants", "merged columns", "columns"),
+        *("loop invariants", "merged columns", "columns", "softmax rows"),
         *(
             "strided slices",
             "rows",

@@ -71,6 +71,12 @@ def made_by(value: Value | None, *ops: type[Op], quantized: bool = False) -> Nod
     return node
 
 
+def terms_of(value: Value) -> list[Value]:
+    """The terms of a sum; the value itself where it is none."""
+    total = made_by(value, ops.Add)
+    return [value] if total is None else [*terms_of(total.operand(0)), *terms_of(total.operand(1))]
+
+
 def repeated(value: Value | None) -> Value | None:
     """The value that `value` repeats along axes of size 1 (broadcast, or resized from one element); None for others."""
     node = made_by(value, ops.BroadcastTo, ops.Resize, quantized=True)

@@ -116,10 +116,10 @@ class PaddedWindow:
         """Return the same window over an operand that is already padded by `padding`."""
         own, given = self.amounts or Amounts.of(b, self.window.explicit_padding), Amounts.of(b, padding)
         more = Amounts((own.before - given.before).max(0), (own.after - given.after).max(0))
-        return with_amounts(b, self.window, self.dims, more)
+        return with_amounts(self.window, self.dims, more)
 
 
-def with_amounts(b: Builder, window: Window, dims: Sequence[int], amounts: Amounts) -> PaddedWindow:
+def with_amounts(window: Window, dims: Sequence[int], amounts: Amounts) -> PaddedWindow:
     """Return the window with `amounts` as its padding if they are static, else as padding of its operand."""
     known = amounts.known()
     if known is None:
@@ -141,4 +141,4 @@ def rounded_up(b: Builder, x: Value, dims: Sequence[int], window: Window) -> Pad
     more = _up(size + before + after - span, strides)
     started = (size + before - more * strides).max(0).min(1)
     needed = (more + started - 1) * strides + span - before - size
-    return with_amounts(b, window, dims, Amounts(before, needed.max(0)))
+    return with_amounts(window, dims, Amounts(before, needed.max(0)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Value
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, shape_of
 from onnxtfl.tables import some
 
 _TOKENS = ("input_ids", "tokens", "token_ids", "inputs", "ids")
@@ -163,7 +163,7 @@ _KINDS = ("k", "v")
 
 def _grown_axis(past: Value, present: Value) -> int | None:
     """The axis along which a cache grows: the only one, besides the batch, that differs between input and output."""
-    before, after = (v.type.shape if isinstance(v.type, TensorType) else None for v in (past, present))
+    before, after = (shape_of(v.type) for v in (past, present))
     if before is None or after is None or len(before) != len(after) or len(before) < 3:
         return None
     axes = [i for i, (m, n) in enumerate(zip(before, after, strict=True)) if i and isinstance(m, SymDim) and m != n]

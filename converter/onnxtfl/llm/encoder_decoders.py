@@ -13,7 +13,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Value
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import shape_of
 from onnxtfl.llm.decoders import Cache, Decoder, cross_name, decoder_of
 from onnxtfl.options import Options
 from onnxtfl.passes.states.first_caches import FirstCaches
@@ -98,7 +98,7 @@ def _encoder_options(graph: Graph, options: Options, length: int) -> Options:
 def _sizes(values: list[Value], length: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """The sizes of inputs: a batch of 1, and `length` for all other open ones."""
     for value in values:
-        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        shape = shape_of(value.type)
         if shape:
             yield str(value.name), (1, *(length if isinstance(d, SymDim) else d for d in shape[1:]))
 

@@ -116,9 +116,9 @@ def _stops(files: ModelFiles) -> Iterator[int | str]:
 
 
 def _start(files: ModelFiles, stops: list[int | str]) -> int | str:
-    """The token in front of each text; "" where the tokenizer says that there is none.
+    """The token before each text; "" where the tokenizer states that there is none.
 
-    A tokenizer that does not say it has one, unless it is a stop token too (as of GPT-2).
+    A tokenizer that states nothing has one, unless it is a stop token too (as of GPT-2).
     """
     of_tokenizer = files.table(TOKENIZER_CONFIG)
     adds = of_tokenizer.get("add_bos_token")

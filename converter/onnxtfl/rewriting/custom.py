@@ -30,7 +30,7 @@ def allowing_custom(expand: Expand) -> Expand:
 
 def _custom(node: Node) -> Graph | None:
     """Return a graph with a Custom for `node`; None for ops of ONNX's default domain and most TFLite builtins."""
-    name = node.op.name.partition(".")[2]
+    name = node.op.name_in_file
     call = rules_for(node.op).custom_calls.get(name) if node.op.dialect == "tfl" else None
     if node.op.dialect == "tfl" and not name.startswith(_CUSTOM) and call is None:
         return None

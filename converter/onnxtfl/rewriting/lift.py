@@ -17,7 +17,7 @@ from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
-from onnxtfl.ir.types import DType, TensorType, Type
+from onnxtfl.ir.types import DType, TensorType, Type, shape_of
 from onnxtfl.rewriting.branches import take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpret_stored
 from onnxtfl.rewriting.regions import prepare_region, set_regions
@@ -303,7 +303,7 @@ def _wider(
     if not isinstance(taken, TensorType) or not isinstance(returned, TensorType) or taken.shape is None:
         return taken
     if returned.shape is None or len(returned.shape) != len(taken.shape):
-        return taken.with_shape(stated.shape if isinstance(stated, TensorType) else None)
+        return taken.with_shape(shape_of(stated))
     changed = [a != b and a not in widened for a, b in zip(taken.shape, returned.shape, strict=True)]
     if not any(changed):
         return taken
@@ -361,13 +361,13 @@ def _lifted_steps(graph: Graph, node: Node, steps: Steps, expand: Expand) -> Seq
 
 def op_name(node: Node) -> str:
     """The op's name in its file, with the domain unless that is the default."""
-    name = node.op.name.partition(".")[2] or node.op.name
+    name = node.op.name_in_file or node.op.name
     return f"{node.op.domain}::{name}" if node.op.domain else name
 
 
 def _onnx_key(node: Node) -> tuple[str, str]:
     """Domain and name of an op of a file."""
-    return node.op.domain, node.op.name.partition(".")[2]
+    return node.op.domain, node.op.name_in_file
 
 
 def count_ops(graph: Graph) -> dict[str, int]:
@@ -377,10 +377,9 @@ def count_ops(graph: Graph) -> dict[str, int]:
 
 def has_conversion(node: Node, is_defined: Callable[[Node], bool]) -> bool:
     """Whether there is a rule for a node of a file's dialect, or (`is_defined`) a definition by other ops."""
-    name = node.op.name.partition(".")[2]
     if node.op.dialect == "tfl":
-        return name in rules_for(node.op).lift_tfl or is_defined(node)
-    key = (node.op.domain, name)
+        return node.op.name_in_file in rules_for(node.op).lift_tfl or is_defined(node)
+    key = _onnx_key(node)
     found = rules_for(node.op).lift_onnx.get(key, {})
     if not found:
         return is_defined(node)
@@ -404,7 +403,7 @@ def _onnx_rule(graph: Graph, node: Node) -> LiftRule | None:
 
 
 def _tfl_rule(node: Node) -> LiftRule | None:
-    return rules_for(node.op).lift_tfl.get(node.op.name.partition(".")[2])
+    return rules_for(node.op).lift_tfl.get(node.op.name_in_file)
 
 
 def _replace(graph: Graph, node: Node, values: Sequence[Value]) -> None:

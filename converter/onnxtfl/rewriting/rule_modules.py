@@ -57,7 +57,7 @@ def import_for(key: str) -> None:
 
 def import_contrib(op: type[Op]) -> None:
     """Import the modules of the domain of an op of a file."""
-    folder = CONTRIB.get(op.domain or op.name.partition(".")[2].partition(":")[0])
+    folder = CONTRIB.get(op.domain or op.name_in_file.partition(":")[0])
     if folder is not None:
         _import_folder(f"contrib.{folder}")
 

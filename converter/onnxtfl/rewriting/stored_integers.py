@@ -41,7 +41,7 @@ def only_clamps(made: Node) -> bool:
 
 def _reading(node: Node) -> Reading:
     """Return how the kernel of `node` reads quantized tensors; neutral and custom ops compute on real values."""
-    name = node.op.name.partition(".")[2]
+    name = node.op.name_in_file
     if node.op.dialect != "tfl" or name.startswith("custom:"):
         return "real"
     reading = reading_of(name)

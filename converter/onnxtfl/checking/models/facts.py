@@ -94,7 +94,7 @@ def _computes_in_halves(graph: Graph) -> bool:
 
 
 def _reads_steps(node: Node) -> bool:
-    """Whether a node has quantized operands or results, other than constants that are whole numbers."""
+    """Whether a node has quantized operands or results, other than constants of integral values."""
     values = [v for v in (*node.operands, *node.results) if quantization_of(v) is not None]
     return touches_quantized(node) and not (values and all(map(_is_whole, values)))
 

@@ -16,6 +16,6 @@ _MEANINGS = {
 
 
 def keeps_activations(node: Node) -> bool:
-    """Whether the kernel of a TFLite op rounds each row to 255 steps, and each is whole numbers with such ends."""
+    """Whether the kernel of a TFLite op rounds each row to 255 steps that its values are multiples of."""
     rounds = bool(node.attributes.get("asymmetric_quantize_inputs"))
     return rounds and are_whole_rows(node.operand(0), lambda made: _MEANINGS.get(made.op.name))

@@ -62,7 +62,7 @@ def _reduce_window(
     axes = range(window.rank)
     padded = resolved(b, spread[0], axes, window, auto_pad, ceil_mode)
     if padded.window.is_same:
-        padded = with_amounts(b, window, axes, same_amounts(missing(b, spread[0], axes, window)))
+        padded = with_amounts(window, axes, same_amounts(missing(b, spread[0], axes, window)))
     window = padded.window
     spread = [padded.operand(b, x, start) for x, start in zip(spread, starts, strict=True)]
     if len(inputs) == 1 and found in _BY_AXIS:

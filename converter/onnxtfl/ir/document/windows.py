@@ -18,7 +18,7 @@ def resolved(
 ) -> PaddedWindow:
     """The window over the axes `dims` of `x` with the padding of `auto_pad` and `ceil_mode` (which SAME ignores)."""
     if auto_pad == "SAME_LOWER":
-        return with_amounts(b, window, dims, same_amounts(missing(b, x, dims, window), is_lower=True))
+        return with_amounts(window, dims, same_amounts(missing(b, x, dims, window), is_lower=True))
     if auto_pad.startswith(SAME):
         return PaddedWindow(window.same([x.shape[d] for d in dims]), dims)
     window = window.without_padding() if auto_pad == "VALID" else window

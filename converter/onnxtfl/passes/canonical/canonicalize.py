@@ -34,7 +34,7 @@ from onnxtfl.ir.ops.contraction import DotRoles
 from onnxtfl.ir.quantization import Quantization, dequantize, limits
 from onnxtfl.ir.reshape import dim_vector, has_constant_target, reshape, reshaped_constant
 from onnxtfl.ir.shapes import known_dims, normalize_axis, static_ints
-from onnxtfl.ir.types import DType, TensorType, compatible
+from onnxtfl.ir.types import DType, TensorType, compatible, shape_of
 from onnxtfl.rewriting.patterns import Patterns
 
 MOVES = Patterns()
@@ -150,7 +150,7 @@ def convert(b: Builder, node: Node) -> Value | None:
 
 
 def _fits(node: Node) -> bool:
-    """Whether a conversion is one of whole numbers to an integer type that represents them."""
+    """Whether a Convert has integral values, which its integer type represents."""
     if not node.result.dtype.is_integer or node.result.is_quantized or node.operand(0).is_quantized:
         return False
     known, (least, most) = facts_of(node.operand(0)), limits(node.result.dtype)
@@ -456,7 +456,7 @@ def select(b: Builder, node: Node) -> Value | None:
 @CANONICAL.on(Elementwise, quantized=True)
 def drop_broadcasts(b: Builder, node: Node) -> Value | None:
     """Remove the repetition of an operand of an elementwise op if it and the others spread to the full shape."""
-    full = node.result.tensor_type.shape if isinstance(node.result.type, TensorType) else None
+    full = shape_of(node.result.type)
     operands = list(node.operands)
     for i, value in enumerate(operands):
         inner = repeated(value)

@@ -17,7 +17,7 @@ import numpy as np
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.dims import Common, Dim, Shape, Symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.types import shape_of
 from onnxtfl.passes.canonical.feature_sizes import solved, substitute_sizes
 from onnxtfl.rewriting.lift import Expand, lift
 
@@ -27,12 +27,12 @@ _SHOWN = 3
 
 def lift_with_declared_sizes(graph: Graph, expand: Expand) -> None:
     """Lift all nodes; replace sizes that are still unknown by those in the declared types of the outputs."""
-    declared = [_shape(value) for value in graph.outputs]
+    declared = [shape_of(value.type) for value in graph.outputs]
     lift(graph, expand)
     sizes: dict[Symbol | Common, Dim] = {}
     names = []
     for value, shape in zip(graph.outputs, declared, strict=True):
-        found = _unknown(_shape(value), shape)
+        found = _unknown(shape_of(value.type), shape)
         names += [value.name or "?"] if found.keys() - sizes.keys() else []
         sizes = {**found, **sizes}
     if not sizes:
@@ -58,15 +58,11 @@ def _use_implied(node: Node) -> None:
         return
     for index, elements in node.op.implied(node).items():
         value = node.operand(index)
-        if not value.is_constant and all(_shape(result) is not None for result in node.results):
+        if not value.is_constant and all(shape_of(result.type) is not None for result in node.results):
             node.set_operand(index, _constant(elements, value))
 
 
 def _constant(elements: Sequence[float], like: Value) -> Value:
     array = np.asarray(elements, like.dtype.numpy)
-    shape = _shape(like)
+    shape = shape_of(like.type)
     return constant(array.reshape(()) if shape == () else array)
-
-
-def _shape(value: Value) -> Shape | None:
-    return value.type.shape if isinstance(value.type, TensorType) else None

@@ -99,7 +99,7 @@ def _inner_name(prefix: str, name: str | None) -> str | None:
 
 
 def _key(node: Node) -> FunctionKey:
-    name, _, overload = node.op.name.partition(".")[2].partition(":")
+    name, _, overload = node.op.name_in_file.partition(":")
     return node.op.domain, name, overload
 
 

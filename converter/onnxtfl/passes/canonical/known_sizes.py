@@ -43,7 +43,7 @@ def _repeat_numbers(graph: Graph) -> bool:
 
 
 def _numbers(known: Iterable[Array | None]) -> Iterator[Symbol]:
-    """The numbers computed at run time among known elements."""
+    """The symbols of sizes computed at run time, in known elements."""
     for elements in known:
         if elements is not None and elements.dtype == object:
             yield from (s for dim in dims_of(elements) for s in symbols(dim) if isinstance(s, Unknown))

@@ -4,7 +4,7 @@
 
     Add(x, m) = -inf              ->  x = -inf or m = -inf                m: Select(c, 0, -inf), perhaps broadcast
     Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
-    Select(.., 0, Softmax(s))     ->  Mul(Softmax(s'), any of s > -inf)   s': numbers in place of -inf
+    Select(.., 0, Softmax(s))     ->  Mul(Softmax(s'), any of s > -inf)   s': finite values for -inf
     Select(IsNaN(Softmax(s)), ..) ->  Softmax(s)                          s: a finite sum
 
 Computed as arithmetic, results depend on kernels: LiteRT without XNNPACK clamps infinite sums and products to the
@@ -21,7 +21,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, splat_value
+from onnxtfl.ir.matching import made_by, splat_value, terms_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -54,7 +54,7 @@ def hidden_rows(b: Builder, node: Node) -> Value | None:
     softmax = made_by(test.operand(0), ops.Softmax) if test is not None else None
     if softmax is None or softmax.result.type != node.result.type or node.operand(2).type != node.result.type:
         return None
-    terms = _terms(softmax.operand(0))
+    terms = terms_of(softmax.operand(0))
     masks = [v for v in terms if _is_mask(v)]
     if not masks and not all(_is_product(v) or _is_finite(v) for v in terms):
         return None
@@ -70,12 +70,6 @@ def hidden_rows(b: Builder, node: Node) -> Value | None:
         return b(ops.Select, hidden, *node.operands[1:])
     (shown,) = b.remade(softmax, _with_large_numbers(b, softmax.operand(0)), *softmax.operands[1:])
     return b(ops.Mul, shown, b(ops.Convert, b(ops.Not, hidden), dtype=node.result.dtype))
-
-
-def _terms(value: Value) -> list[Value]:
-    """The terms of a sum."""
-    total = made_by(value, ops.Add)
-    return [value] if total is None else [*_terms(total.operand(0)), *_terms(total.operand(1))]
 
 
 def _low(b: Builder, term: Value) -> list[Value]:
@@ -97,7 +91,7 @@ def _is_finite(value: Value) -> bool:
 
 
 def _with_large_numbers(b: Builder, value: Value) -> Value:
-    """The sum with numbers in place of the infinities of its masks: sums of them are finite, their exponentials 0."""
+    """The sum with finite values in place of the infinities of its masks; their exponentials are 0."""
     total = made_by(value, ops.Add)
     if total is not None:
         return b(ops.Add, *(_with_large_numbers(b, v) for v in (total.operand(0), total.operand(1))))

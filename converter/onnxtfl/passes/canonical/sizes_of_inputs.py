@@ -23,7 +23,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, is_nonnegative, symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, shape_of
 
 Sizes = dict[Dim, tuple[Value, int]]
 """An input and the axis of it that has a dynamic size."""
@@ -43,7 +43,7 @@ def read_sizes_of_inputs(graph: Graph) -> None:
 
 
 def _own(value: Value) -> Sizes:
-    shape = value.type.shape if isinstance(value.type, TensorType) else None
+    shape = shape_of(value.type)
     return {size: (value, axis) for axis, size in enumerate(shape or ()) if not isinstance(size, int)}
 
 

@@ -56,8 +56,8 @@ def compute_used_positions(graph: Graph) -> bool:
     for node in list(graph.nodes) if wanted else ():
         if node in wanted:
             narrow[node.result] = _narrowed(graph, node, parts[node], narrow)
-        elif (read := _own_read(node)) is not None and (part := narrow.get(node.operand(0))) is not None:
-            graph.replace(node, [_without_axis(graph, node, part, read)])
+        elif _own_read(node) is not None and (part := narrow.get(node.operand(0))) is not None:
+            graph.replace(node, [_without_axis(graph, node, part)])
     return bool(wanted)
 
 
@@ -196,7 +196,7 @@ def _slice(b: Builder, value: Value, read: Read) -> Value:
     return b(ops.Slice, value, starts, limits, [1] * rank)
 
 
-def _without_axis(graph: Graph, node: Node, part: Value, read: Read) -> Value:
+def _without_axis(graph: Graph, node: Node, part: Value) -> Value:
     """The result of a Slice or Gather: `part`, without the axis of a single index."""
     b = Builder(graph, node, cause=node, maker="used positions")
     return part if node.result.shape == part.shape else reshape(b, part, node.result.shape)

@@ -40,9 +40,9 @@ class _Rewriter:
         for value in self.graph.inputs:
             self._store(value, self.choice.inputs.get(value, natural(value)))
         aliases = [node for node in self.graph.nodes if self._node(node)]
-        self.graph.outputs = [self._read(v, self.choice.outputs.get(v, natural(v)), None) for v in self.graph.outputs]
+        self.graph.outputs = [self._read(v, self.choice.outputs.get(v, natural(v))) for v in self.graph.outputs]
         for state in self.graph.states:
-            state.output = self._read(state.output, natural(state.output), None)
+            state.output = self._read(state.output, natural(state.output))
         seen = self.graph.output_set()
         for node in reversed(aliases):
             if not node.result.uses and node.result not in seen:
@@ -54,7 +54,7 @@ class _Rewriter:
         if configuration is None or configuration.change is None:
             for i, value in enumerate(node.operands):
                 if value is not None and value in self.memory:
-                    node.set_operand(i, self._read(value, natural(value), node))
+                    node.set_operand(i, self._read(value, natural(value)))
         elif node.op is ops.Transpose:
             self._alias(node, configuration)
             return True
@@ -66,14 +66,14 @@ class _Rewriter:
         """Replace the result of a transpose by the value that stores its operand."""
         read, written = configuration.operands[0], configuration.results[0]
         assert read is not None and written is not None
-        source = self._read(node.operand(0), read, node)
+        source = self._read(node.operand(0), read)
         source.add_origins(origin.permuted(written) for origin in node.result.origins)
         self.memory[node.result] = {written: source}
 
     def _permute(self, node: Node, configuration: Configuration, change: Permuted) -> None:
         for i, (value, order) in enumerate(zip(node.operands, configuration.operands, strict=True)):
             if value is not None and order is not None:
-                node.set_operand(i, self._read(value, order, node))
+                node.set_operand(i, self._read(value, order))
         if change.vectors or change.axes:
             self._permute_vectors(node, change)
         node.attributes.update(change.attributes)
@@ -103,7 +103,7 @@ class _Rewriter:
         value.origins = tuple(origin.permuted(order) for origin in value.origins)
         value.known = None
 
-    def _read(self, value: Value, order: Permutation, before: Node | None) -> Value:
+    def _read(self, value: Value, order: Permutation) -> Value:
         """Return `value` in `order`: as stored, or transposed once from the cheapest stored order."""
         if value.data is not None:
             return value if order == natural(value) else transposed_constant(value, order)

@@ -203,7 +203,7 @@ def _are_rounded(scales: Array) -> bool:
 
 
 def _made(graph: Graph, node: Node, weights: Weights) -> Value | None:
-    """The product; None if the scales are no finite numbers, or all 0."""
+    """The product; None if a scale is not finite, or all are 0."""
     scales, b = scales_of(weights), Builder(graph, node, maker="block weights")
     if not 0 < scales.largest < math.inf:
         return None

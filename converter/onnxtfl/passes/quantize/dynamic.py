@@ -34,7 +34,7 @@ _EXACT = Patterns()
 
 
 def multiply_whole_rows(graph: Graph) -> None:
-    """Replace integer products of quantized activations and constant weights by products of whole numbers."""
+    """Replace integer products of quantized activations and constant weights by products of integral floats."""
     _EXACT.apply(graph)
 
 
@@ -60,7 +60,7 @@ def product_of_whole_rows(b: Builder, node: Node) -> Value | None:
 
 @_EXACT.on(ops.Convert)
 def convolution_of_whole_numbers(b: Builder, node: Node) -> Value | None:
-    """Convert(Conv(xq - xz, wq - wz)) float32    ->    Conv(numbers, wq - wz), if float32 adds them up exactly"""
+    """Convert(Conv(xq - xz, wq - wz)) float32    ->    Conv(xq - xz, wq - wz), if float32 adds them up exactly"""
     product = made_by(node.operand(0), ops.Conv)
     if product is None or node.result.dtype is not DType.FLOAT32 or product.optional(2) is not None:
         return None
@@ -137,7 +137,7 @@ def _constant_zero(zero: Value) -> Array | None:
 
 
 def _unscaled(b: Builder, weights: _Weights) -> Value:
-    """The integers as real numbers, with zeros for the columns of the ends."""
+    """The integers as floats, with zeros for the columns of the ends."""
     stored = constant(PaddedData(weights.data, weights.axis, COLUMNS))
     return b(ops.DequantizeLinear, stored, b.scalar(1.0, DType.FLOAT32), None, axis=0)
 

@@ -41,7 +41,7 @@ def set_quantized_io(graph: Graph, kind: QuantizedIo) -> bool:
 
 
 def count_steps_of_outputs(graph: Graph) -> None:
-    """Return outputs quantized as int32, for which ONNX has no QuantizeLinear, as int32 numbers of steps.
+    """Return outputs quantized as int32, for which ONNX has no QuantizeLinear, as counts of steps (int32).
 
     ::
 

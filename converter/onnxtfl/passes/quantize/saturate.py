@@ -56,7 +56,7 @@ def _quantizes(node: Node) -> bool:
 
 
 def _with_lowest_for_nan(b: Builder, x: Value, low: Value, known: Mapping[Value, Extremes]) -> Value | None:
-    """The quotient `x` with `low` for 0 / 0, and large numbers for other quotients by 0; None if NaN may be others.
+    """The quotient `x` with `low` for 0 / 0, and large values for other quotients by 0; None if others may be NaN.
 
     Other quotients are the same in steps: what is added to the dividend is less than 2**-90, the quotient of it by any
     divisor much less than half a step.

@@ -7,6 +7,7 @@
     Concatenate(Concatenate(%a, %b), Concatenate(%c, %d))       ->   Concatenate(%a, %b, %c, %d)
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
     Slice(Conv(%x)) of the first rows, without the last one     ->   Conv(%x)        (likewise, odd rows)
+    Exp(%x - maximum) / sum of these, along one axis            ->   Softmax(%x)     (`canonical.softmax_rows`)
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.dims import Shape, known_size, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, single_use, splat_value
+from onnxtfl.ir.matching import made_by, single_use, splat_value, terms_of
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
+from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
@@ -285,7 +287,7 @@ def _without_unit_axis(value: Value | None, axis: int) -> Value | None:
 
 def _products(even: Value, odd: Value) -> list[Product] | None:
     """%m0, %m1, %m2, %m3 of %m0 + %m1 + %m2 and %m1 - %m2 + %m3."""
-    terms, total = _terms(even), made_by(odd, ops.Add)
+    terms, total = terms_of(even), made_by(odd, ops.Add)
     if total is None or len(terms) != 3:
         return None
     differences = [made_by(v, ops.Sub) for v in (total.operand(0), total.operand(1))]
@@ -300,12 +302,6 @@ def _products(even: Value, odd: Value) -> list[Product] | None:
     found = [Product.of(v) for v in (first[0], m1, m2, m3)]
     products = [p for p in found if p is not None]
     return products if len(products) == 4 else None
-
-
-def _terms(value: Value) -> list[Value]:
-    """The terms of a sum."""
-    node = made_by(value, ops.Add)
-    return [value] if node is None else [*_terms(node.operand(0)), *_terms(node.operand(1))]
 
 
 def _are_alike(products: Sequence[Product]) -> bool:
@@ -333,3 +329,25 @@ def _direct(b: Builder, products: Sequence[Product], axis: int, kernel: Value, m
     whole = Window.of(tuple(sizes), window.strides, window.dilations, tuple(amounts))
     attributes = {**attributes_of(center), **window_attributes(whole)}
     return b(ops.Conv, products[0].rows.operand(0), kernel, *center.operands[2:], **attributes)
+
+
+@DELEGATE_FORMS.on(ops.Div)
+def softmax_by_formula(b: Builder, node: Node) -> Value | None:
+    """Exp(%x - Reduce(%x) {kind = "max"}) / Reduce(Exp(..)) {kind = "sum"}    ->    Softmax(%x)"""
+    powers = made_by(node.operand(0), ops.Exp)
+    shifted = made_by(powers.operand(0), ops.Sub) if powers is not None else None
+    if powers is None or shifted is None:
+        return None
+    x = shifted.operand(0)
+    axis = _reduced_axis(shifted.operand(1), "max", x)
+    is_softmax = axis is not None and axis == _reduced_axis(node.operand(1), "sum", powers.result)
+    return b(ops.Softmax, x, axis=axis) if is_softmax else None
+
+
+def _reduced_axis(value: Value, kind: str, x: Value) -> int | None:
+    """The only axis along which `value` is the reduction of `x` by `kind`; None for others."""
+    made = made_by(value, ops.Reduce)
+    if made is None or made.operand(0) is not x or made.attr("kind") != kind or not made.attr("keepdims"):
+        return None
+    axes = reduced_axes(made)
+    return axes[0] if axes is not None and len(axes) == 1 else None

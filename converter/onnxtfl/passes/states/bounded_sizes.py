@@ -1,4 +1,4 @@
-"""Comparisons of numbers of tokens, which are decided by how many fit into the caches.
+"""Comparisons of token counts, which are decided by how many tokens fit into the caches.
 
 ::
 
@@ -25,9 +25,7 @@ _HOLDS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def decide_comparisons(graph: Graph, filled: Symbol, most: int) -> bool:
-    """Replace Max, Min and Compare of numbers of which `filled`, 0 to `most`, decides nothing; return whether there
-    were any.
-    """
+    """Replace Max, Min and Compare with the same outcome for each `filled` from 0 to `most`; return whether any was."""
     found = [(node, value) for node in graph.nodes if (value := _decided(node, filled, most)) is not None]
     for node, value in found:
         graph.replace(node, [value])

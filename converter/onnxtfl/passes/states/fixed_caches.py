@@ -253,7 +253,7 @@ class _Rewriting:
         return known if known is not None and {s for dim in known for s in symbols(dim)} <= {self.filled} else None
 
     def _numbers(self, known: Sequence[Dim], like: Value) -> Value:
-        """A tensor of numbers that depend on how many places are filled."""
+        """A tensor whose elements depend on how many places are filled."""
         starts = np.asarray([evaluate(dim, {self.filled: 0}) for dim in known], like.dtype.numpy)
         slopes = np.asarray([_slope(dim, self.filled) for dim in known], np.int32)
         if not slopes.any():
@@ -476,7 +476,7 @@ def _refusal(node: Node, message: str, hint: str | None = None) -> UnsupportedEr
 
 
 def _computed_from_numbers(values: Sequence[Value | None]) -> Iterator[Node]:
-    """The nodes of which scalars depend, back to the numbers that are known and to tensors."""
+    """The nodes on which scalars depend, back to known values and to tensors."""
     work, seen = list(values), set[Node]()
     while work:
         value = work.pop()

@@ -140,7 +140,7 @@ def _work(graph: Graph) -> int:
 
 
 def _rewrite(graph: Graph, root: _Root) -> None:
-    """Replace a root by that of scaled numbers, and quotients x / root by quotients of scaled numbers."""
+    """Replace a root by that of scaled values, and quotients x / root by quotients of scaled values."""
     scaled, inner, divisor = _in_two_steps(Builder(graph, root.node, maker="squares"), root)
     is_inverse = root.node.op is ops.Rsqrt
     for user, _ in list(root.node.result.uses):
