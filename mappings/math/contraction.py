@@ -385,6 +385,21 @@ def _apart(b: Builder, node: Node) -> Value:
     return transposed(b, total, node.attr("output_permutation") or range(total.rank))
 
 
+def _multiplies_stored_rows(node: Node) -> bool:
+    """Whether quantized [free..., k], of several free axes, is multiplied by a matrix."""
+    lhs, rhs = node.operand(0), node.operand(1)
+    return lhs.is_quantized and rhs.rank == 2 and (lhs.tensor_type.rank or 0) > 2 and _filter_order(node) is not None
+
+
+@decompose(ops.DotGeneralBias, "tfl", when=_multiplies_stored_rows, benefit=1)
+def _rows_of_one_matrix(b: Builder, node: Node) -> Value:
+    """Merge the free axes: with a scale for each feature, kernels of 2.14 keep no axes."""
+    lhs, roles = node.operand(0), ops.DotRoles.of(node)
+    rows = transpose_and_merge(b, lhs, [roles.lhs_free, roles.lhs_contract])
+    product = b(node.op, rows, *node.operands[1:], **{**node.attributes, "lhs_contracting_dimensions": (1,)})
+    return reshape(b, product, node.result.shape, product, lhs)
+
+
 def _ones(node: Node) -> int | None:
     """The index of an operand of ones of integers that the other one is summed with; None if there is none."""
     roles = ops.DotRoles.of(node)

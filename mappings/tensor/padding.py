@@ -282,7 +282,7 @@ def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
         return None
     rows = np.asarray(known, np.int64).reshape(-1, 2)
     value = node.optional(2)
-    return on_fewer_axes(b, node, rows, (0, 0), lambda x, table: b(ops.Pad, x, table, value, **node.attributes))
+    return on_fewer_axes(b, node, rows, (0, 0), lambda x, table: b.remade(node, x, table, value)[0])
 
 
 @decompose(ops.Pad)

@@ -255,6 +255,8 @@ CASES = {
     "softmax, faster in float": ("Softmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.003:-128>", False),
     "sigmoid, fine result": ("Sigmoid(%x)", "1x2x4x4", "quant<int8 0.001:-128>", False),
     "sigmoid": ("Sigmoid(%x)", "1x2x4x4", "quant<int8 0.003:-128>", True),
+    "logarithms in the kernel's range": ("LogSoftmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.06:127>", True),
+    "logarithms beyond the kernel's range": ("LogSoftmax(%x) {axis = 3}", "1x2x4x4", "quant<int8 0.12:127>", False),
     "pad with a value between steps": ("Pad(%x, %p, %third)", "1x2x6x6", FINE, True),
     "pad with a value out of range": ("Pad(%x, %p, %big)", "1x2x6x6", COARSE, True),
     "product": ("Mul(%x, %x)", "1x2x4x4", COARSE, True),
@@ -282,3 +284,45 @@ def test_requantizing_loses_at_most_a_step(name: str) -> None:
     assert np.abs(found.astype(int) - wanted).max() <= 1
     real = [v for n in graph.nodes for v in n.results if v.dtype.is_float and not v.is_quantized]
     assert bool(real) != on_integers
+
+
+def test_a_pad_with_a_real_value_has_fewer_axes() -> None:
+    shapes = "2x1x3x4x6xfloat32", "2x1x3x4x9xfloat32"
+    text = f"""graph main(%x: tensor<{shapes[0]}, {Q}>) -> (%y) {{
+      %p = constant tensor<5x2xint64> [0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
+      %third = constant tensor<float32> [0.3]
+      %y = Pad(%x, %p, %third) : tensor<{shapes[1]}, {Q}>
+    }}"""
+    graph, x = parse_graph(text), integers(2, 1, 3, 4, 6)
+    (wanted,) = run(graph, [x])
+    legalize(graph, TARGET)
+    verify(graph, "after")
+    assert np.array_equal(run(graph, [x])[0], wanted)
+    assert max(n.result.rank for n in graph.nodes if n.op is ops.Pad) == 2
+
+
+ROWS = "lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]"
+
+
+@pytest.mark.parametrize("size", ["2", "[n]"])
+def test_rows_with_a_scale_and_a_bias_for_each_feature_are_multiplied_on_integers(size: str) -> None:
+    """Kernels of 2.14 with a scale for each feature keep no axes; other rows are merged before, and moved after."""
+    text = f"""graph main(%x: tensor<{size}x3x4xfloat32, {Q}>) -> (%y) {{
+      %w = constant tensor<2x4xfloat32, quant<int8 axis=0 0.5:0 0.25:0>> [1, -2, 3, 4, 5, 6, -7, 8]
+      %v = constant tensor<2xfloat32, quant<int32 axis=0 0.25:0 0.125:0>> [9, -8]
+      %y = DotGeneralBias(%x, %w, %v) {{{ROWS}}} : tensor<{size}x3x2xfloat32, {COARSE}>
+    }}"""
+    graph, x = parse_graph(text), integers(2, 3, 4)
+    (wanted,) = run(graph, [x])
+    legalize(graph, TARGET)
+    verify(graph, "after")
+    assert np.array_equal(run(graph, [x])[0], wanted)
+    assert {"Convert", "DotGeneral"}.isdisjoint(op_counts(graph))
+
+
+def test_the_shape_of_stored_integers_is_read_without_dequantizing_them() -> None:
+    graph = parse_graph(f"""graph main(%x: tensor<[n]x3xfloat32, {Q}>) -> (%y) {{
+      %y = Shape(%x) {{dtype = !int64}} : tensor<2xint64>
+    }}""")
+    legalize(graph, TARGET)
+    assert op_counts(graph) == {"Shape": 1}

@@ -46,6 +46,7 @@ NOT_DRAWN = {
 NEEDS_MORE = {
     "casts.by_int8": "a quantized result, which only passes make: tests/unit/test_micro_target.py",
     "casts.by_real_values": "a result of another quantized type, which only passes make",
+    "contraction.rows_of_one_matrix": "quantized operands: tests/passes/test_quantize_corners.py",
     "convolution.integer_conv_by_taps": "windows with more products than float32 adds up exactly",
     "gathering.gathered_strings": "strings: tests/unit/test_strings.py",
     "pooling.pool_of_joined_padding": "a Pad before the pool: tests/unit/test_gpu.py",

@@ -122,6 +122,33 @@ def computes_on_integers(data: bytes, dtype: str) -> bool:
     return agrees_on_integers(data, {"x": np.linspace(limits.min, limits.max, 24).astype(dtype).reshape(4, 6)})
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(("ratio", "integers"), [(0.4, True), (0.6, False), (1e3, False)])
+def test_products_are_packed_before_the_zero_point_is_added(dtype: str, ratio: float, integers: bool) -> None:
+    """LiteRT's 8-bit MUL wraps around: 32767 + 127 became the lowest integer."""
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    data = of_two("Mul", dtype, (0.1, 0.1, 1e-2 / ratio), (low, low, high), np.full((4, 6), high))
+    assert computes_on_integers(data, dtype) == integers
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("operand", ["vector", "matrix"])
+def test_a_maximum_in_other_steps_than_its_operand(dtype: str, operand: str) -> None:
+    """REDUCE_MAX copies integers, or refuses other scales."""
+    shape, zero, numpy = [6] if operand == "vector" else [4, 6], 0 if dtype == "int16" else 7, np.dtype(dtype)
+    constants: dict[str, Array] = {name: np.asarray(s, np.float32) for name, s in (("s", 0.5), ("t", 0.75))}
+    constants |= {"z": np.asarray(zero, numpy), "axes": np.asarray([-1], np.int64)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("ReduceMax", ["a", "axes"], ["m"], keepdims=0),
+        helper.make_node("QuantizeLinear", ["m", "t", "z"], ["y"]),
+    ]
+    model = onnx_model(nodes, [("x", TYPES[dtype], shape)], [("y", TYPES[dtype], None)], constants, 21)
+    model.ir_version = 10
+    x = np.arange(np.prod(shape)).astype(numpy).reshape(shape)
+    assert agrees_on_integers(model.SerializeToString(), {"x": x})
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
 @pytest.mark.parametrize(("op", "step"), [("Add", 1.0), ("Sub", 1.0), ("Add", 1e6)])
 def test_zeros_of_any_scale_are_added_on_integers(dtype: str, op: str, step: float) -> None:

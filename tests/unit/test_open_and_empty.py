@@ -102,6 +102,24 @@ def test_the_kernel_fixes_the_channels_of_a_transposed_convolution() -> None:
     assert result.report.inputs[0].shape == (1, 4, 5, 5)
 
 
+def test_the_vectors_of_a_normalization_fix_the_number_of_channels() -> None:
+    """XNNPACK does not load the depthwise convolution of int8 that it becomes with an open number of channels."""
+    constants = {"s": np.asarray(0.02, np.float32), "z": np.asarray(3, np.int8)}
+    constants |= {name: np.linspace(0.5, 1.5, 4, dtype=np.float32) for name in "abmv"}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["r"]),
+        helper.make_node("BatchNormalization", ["r", *"abmv"], ["n"]),
+        helper.make_node("QuantizeLinear", ["n", "s", "z"], ["y"]),
+    ]
+    model = onnx_model(nodes, [("x", TensorProto.INT8, list("NCHW"))], [("y", TensorProto.INT8, None)], constants)
+    conversion = onnxtfl.onnx_to_tflite(model, check=False)
+    x = np.arange(-48, 48, dtype=np.int8).reshape(2, 4, 3, 4)
+    wanted = run_onnx(model.SerializeToString(), {"x": x}, optimized=False)["y"].astype(int)
+    found = run_tflite(conversion.data or b"", {"x": x})[0][1].astype(int)
+    assert np.abs(found - wanted).max() <= 1
+    assert conversion.report.ops_after["DEPTHWISE_CONV_2D"] == 1
+
+
 @pytest.mark.parametrize(("rank", "groups"), [(1, 1), (2, 2), (3, 2)])
 def test_a_kernel_of_open_sizes(rank: int, groups: int) -> None:
     """The kernel is an input: the missing bias has as many zeros as it has output features."""

@@ -20,7 +20,7 @@ STORAGES = ("int8", "uint8", "int16")
 _DATA_MOVEMENT = (
     "RESHAPE SQUEEZE EXPAND_DIMS TRANSPOSE PAD PADV2 MIRROR_PAD CONCATENATION PACK UNPACK SPLIT SPLIT_V SLICE",
     "STRIDED_SLICE GATHER GATHER_ND TILE BROADCAST_TO REVERSE_V2 SPACE_TO_DEPTH DEPTH_TO_SPACE SPACE_TO_BATCH_ND",
-    "BATCH_TO_SPACE_ND SELECT SELECT_V2 DYNAMIC_UPDATE_SLICE FILL",
+    "BATCH_TO_SPACE_ND SELECT SELECT_V2 DYNAMIC_UPDATE_SLICE FILL SHAPE",
 )
 DATA_MOVEMENT = frozenset(op for line in _DATA_MOVEMENT for op in line.split())
 """Ops that copy elements without arithmetic."""
@@ -92,12 +92,15 @@ def _activations(case: Case) -> Iterator[tuple[Position, Array]]:
 def _different(case: Case, storage: str) -> dict[Position, Quantization]:
     """A scale for each operand and result; data movement has one for all operands, and one for all results.
 
-    If kernels may require a fixed scale of results, the results get another scale, even if their range fits that one.
+    If kernels may require a fixed scale of results, or that of an operand (which a maximum's range is), the results get
+    another scale, even if their range fits that one.
     """
     if case.op not in DATA_MOVEMENT:
         far = 1.5 if entry(case.op).fixed_results else 1.0
-        every = _activations(case)
-        return {p: parameters(a * far if p[0] == "results" else a, storage) for p, a in every}
+        found = {p: parameters(a * far if p[0] == "results" else a, storage) for p, a in _activations(case)}
+        of_operands = [q for (side, _), q in found.items() if side == "operands"]
+        equal = {p: parameters(a * 1.5, storage) for p, a in _activations(case) if found[p] in of_operands}
+        return found | {p: q for p, q in equal.items() if p[0] == "results"}
     arrays = [array.reshape(-1) for _, array in _activations(case)]
     inner = parameters(np.concatenate(arrays), storage)
     outer = parameters(np.concatenate(arrays) * 1.5, storage)

@@ -62,7 +62,7 @@ def hybrid_cases_of(op: str) -> Iterator[Case]:
 
 
 def _is_float32(case: Case) -> bool:
-    return case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "bool"}
+    return case.types.get("T") == "float32" and set(case.types.values()) <= {"float32", "int32", "int64", "bool"}
 
 
 def _special(cases: Sequence[Case]) -> Iterator[Case]:

@@ -105,7 +105,7 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     yield from shifted if target.has_uint8_kernels else ()
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
-        if fixed is not None and _is_fine(fixed, wanted):
+        if fixed is not None and _is_fine(fixed, wanted) and _covers(fixed, wanted, node.op.bounds):
             yield Variant(nothing, tuple(fixed if q is not None else None for q in results))
         wide = None if fixed is None else target.fixed_quantization(form, "int16")
         if wide is not None and storage != "int16":
@@ -141,6 +141,13 @@ def _as_int16(quantization: Quantization) -> Quantization:
 def _is_fine(rounded: Quantization, wanted: set[Quantization]) -> bool:
     """Whether rounding to `rounded` first changes results in the quantizations `wanted` by at most a step."""
     return all(rounded.scales[0] <= _COARSEST * q.scales[0] for q in wanted)
+
+
+def _covers(fixed: Quantization, wanted: set[Quantization], bounds: tuple[float, float] | None) -> bool:
+    """Whether `fixed` represents the results within `bounds` in the quantizations `wanted`, to a step at its ends."""
+    (low, high), step = fixed.bounds, fixed.scales[0]
+    least, greatest = bounds or (-math.inf, math.inf)
+    return all(max(q.bounds[0], least) >= low - step and min(q.bounds[1], greatest) <= high + step for q in wanted)
 
 
 def _selects(node: Node, quantization: Quantization) -> bool:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from onnxtfl.ir import ops
 from onnxtfl.ir.dims import Shape
 from onnxtfl.ir.graph import Value
@@ -17,6 +19,8 @@ from onnxtfl.ir.types import DType, ResourceType, TensorType, rank_of
 from onnxtfl.targets.table import OpEntry, Parameter
 
 Bound = tuple[int, Parameter, Value]
+_READ = 1 << 12
+"""The most elements of a constant that is read."""
 
 
 class BoundOp:
@@ -129,7 +133,10 @@ class OpInstance(BoundOp):
                 yield condition
 
     def _scales_of(self, side: str) -> list[float]:
-        """The scales of all operands, of the results, or of the operand of that name."""
+        """The scales of all operands, of the results, or of the operand of that name; |name|: its largest magnitude."""
+        if side.startswith("|"):
+            named = self.named(side.strip("|"))
+            return [_largest(v, q) for v in named if (q := quantization_of(v)) is not None and q.per_tensor]
         sides = {"operand": self.operands, "result": self.results}
         return self._scales(sides.get(side) or [bound for bound in self.operands if bound[1].name == side])
 
@@ -155,6 +162,13 @@ class OpInstance(BoundOp):
         shapes = [v.type.shape for _, _, v in self.operands if isinstance(v.type, TensorType)]
         inner = self.entry.matrix_rank
         return [s[: len(s) - inner] if s is not None else None for s in shapes] if inner else shapes
+
+
+def _largest(value: Value, quantization: Quantization) -> float:
+    """The largest magnitude of a quantized value: of the elements of a small constant, else of what its type stores."""
+    is_read = value.data is not None and value.data.size <= _READ
+    found = value.numpy() if is_read else np.asarray(quantization.bounds)
+    return float(np.abs(found).max(initial=0.0))
 
 
 def is_prepared(value: Value) -> bool:

@@ -1,6 +1,6 @@
 """Feature sizes from kernels: a symbolic feature axis of a convolution gets the size of its kernel, everywhere.
 
-The same holds for the size of a bias.
+The same holds for the size of a bias, and for the features of a BatchNormInference.
 
 ::
 
@@ -52,16 +52,25 @@ def _fixed(graph: Graph) -> Iterator[tuple[Symbol | Common, int, Node]]:
     """Yield the symbols (or broadcast sizes) in feature and bias sizes of convolutions, with value and node."""
     exact = {d for node in graph.walk() if node.op is ops.DepthToSpace for d in node.result.tensor_type.shape or ()}
     for node in graph.walk():
-        if node.op not in (ops.Conv, ops.ConvTranspose) or node.operand(0).tensor_type.shape is None:
-            continue
-        features = node.operand(0).shape[node.attr("input_feature_dimension")]
-        for dim, size in (
-            (features, _features(node)),
-            (_size_of(node.optional(2)), node.result.shape[node.attr("output_feature_dimension")]),
-        ):
+        for dim, size in _equal_sizes(node):
             found = solved(dim, size, exact) if isinstance(size, int) else None
             if found is not None:
                 yield *found, node
+
+
+def _equal_sizes(node: Node) -> tuple[tuple[Dim, Dim], ...]:
+    """Pairs of a feature or bias size of `node` and the size that it must have."""
+    if node.op not in (ops.Conv, ops.ConvTranspose, ops.BatchNormInference):
+        return ()
+    x = node.operand(0)
+    if x.tensor_type.shape is None:
+        return ()
+    if node.op is ops.BatchNormInference:
+        features = x.shape[node.attr("feature_index")]
+        return tuple((features, _size_of(vector)) for vector in node.operands[1:])
+    results = node.result.shape[node.attr("output_feature_dimension")]
+    features = x.shape[node.attr("input_feature_dimension")]
+    return (features, _features(node)), (_size_of(node.optional(2)), results)
 
 
 def _size_of(vector: Value | None) -> Dim:
