@@ -23,11 +23,15 @@ from tests.models.each_op import compare_each
 
 @dataclass
 class Quantized(Drawing):
-    """A QDQ model under construction. `wild`: scales are of any size, unrelated to the range. `ends`: its outputs."""
+    """A QDQ model under construction. `wild`: scales are of any size, unrelated to the range. `ends`: its outputs.
+
+    `newest`: the scale and zero point that were drawn last.
+    """
 
     dtype: str = "int8"
     wild: bool = False
     ends: list[str] = field(default_factory=list)
+    newest: tuple[Array, Array] | None = None
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -54,7 +58,12 @@ class Quantized(Drawing):
         return self.dequantize(name, *parameters) if stored else self.store(name)
 
     def parameters(self, array: Array) -> tuple[Array, Array]:
-        """A scale and a zero point for the range of `array`, more or less; int16 is symmetric."""
+        """A scale and a zero point for the range of `array`, more or less; int16 is symmetric.
+
+        Some zero points are at an end of the stored integers, and some results have the parameters of the value before.
+        """
+        if self.newest is not None and self.chance(0.2):
+            return self.newest
         low, high = min(float(array.min(initial=0)), 0.0), max(float(array.max(initial=0)), 1e-3)
         scale = np.float32((high - low) / 255 * self.choose((0.5, 1, 1, 1, 1.7)))
         if self.wild:
@@ -63,7 +72,10 @@ class Quantized(Drawing):
         zero = np.clip(round(info.min - low / float(scale)), info.min, info.max) if self.dtype != "int16" else 0
         if self.dtype == "int16":
             scale = np.float32(scale / 128)
-        return np.asarray(scale), np.asarray(zero, self.dtype)
+        elif self.chance(0.1):
+            zero = self.choose((info.min, info.max))
+        self.newest = np.asarray(scale), np.asarray(zero, self.dtype)
+        return self.newest
 
     def store(self, name: str) -> str:
         """`name` quantized and dequantized."""

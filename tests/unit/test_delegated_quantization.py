@@ -44,3 +44,15 @@ def test_a_constant_of_more_axes_adds_these_to_quantized_results(op: str, rows: 
     ((_, found),) = run_tflite(data, {"x": x})
     assert found.shape == expected.shape == (1, 2, 3, 4)
     assert np.abs(found.astype(int) - expected).max() <= 3
+
+
+def test_a_pool_of_single_elements_is_its_operand(tmp_path: Path) -> None:
+    """The rule for the delegate, which has no int16 pools, makes no node then."""
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 21]>
+      g (float[2, 6, 1, 2] x) => (int16[2, 6, 1, 2] y)
+      <float s = {0.001}, int16 z = {0}> {
+      q = QuantizeLinear (x, s, z) d = DequantizeLinear (q, s, z)
+      p = MaxPool <kernel_shape = [1, 1]> (d) y = QuantizeLinear (p, s, z) }""")
+    path = tmp_path / "m.tflite"
+    onnxtfl.onnx_to_tflite(model, path, check="require")
+    assert [op.op for op in place(path, "cpu").ops] == ["QUANTIZE"]

@@ -94,7 +94,7 @@ def _step(graph: Graph, node: Node, target: Target, late: bool, depth: int) -> l
         form = target.accepted(node)
         if late and form is not None and target.fails_without_rows(form) and may_lack_rows(node):
             return _with_another_row(graph, node)
-        if form is not None and (made := _preferred(graph, node, target, form, late)):
+        if form is not None and (made := _preferred(graph, node, target, form, late)) is not None:
             return made
         if late and form is not None and not form.renames:
             return [made for made in emit(graph, node, form, target) if made.op.dialect == "neutral"]
@@ -152,8 +152,8 @@ def _with_another_row(graph: Graph, node: Node) -> list[Node]:
     return builder.created
 
 
-def _preferred(graph: Graph, node: Node, target: Target, form: Form, late: bool) -> list[Node]:
-    """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, none if it stays.
+def _preferred(graph: Graph, node: Node, target: Target, form: Form, late: bool) -> list[Node] | None:
+    """Rewrite an accepted node to ops that run faster, or on more hardware; return the new nodes, None if it stays.
 
     A move on more than `free_rank` axes becomes one on fewer; an op that the runtime's delegate leaves to other kernels
     becomes ops that it computes, where these do not cost more time; one whose integer kernel is slow computes
@@ -163,29 +163,31 @@ def _preferred(graph: Graph, node: Node, target: Target, form: Form, late: bool)
         return _delegated_late(graph, node, target, form)
     if touches_quantized(node) and target.is_faster_in_float(node, form):
         builder = Builder(graph, node)
-        if (values := _in_faster_float(builder, node, target)) is not None:
-            graph.replace(node, values)
+        if (values := _in_faster_float(builder, node, target)) is None:
+            return None
+        graph.replace(node, values)
         return builder.created
     if _moves_many_axes(node, target):
         few = rules_for(node.op).decompositions_of(node, *target.chain, order="axes")
-        if made := _rewritten_if(graph, node, few, lambda _, made: all(_has_few_axes(one, target) for one in made)):
+        made = _rewritten_if(graph, node, few, lambda _, made: all(_has_few_axes(one, target) for one in made))
+        if made is not None:
             return made
     has_rules = rules_for(node.op).are_for(node.op, target.delegate_chain)
     if has_rules and not target.delegates(node, form):
         found = rules_for(node.op).own_decompositions(node, *target.delegate_chain)
         return _delegated(graph, node, target, found)
-    return []
+    return None
 
 
-def _delegated_late(graph: Graph, node: Node, target: Target, form: Form) -> list[Node]:
-    """Rewrite a node by the rule that depends on the axis order; return the new nodes, none if it stays."""
+def _delegated_late(graph: Graph, node: Node, target: Target, form: Form) -> list[Node] | None:
+    """Rewrite a node by the rule that depends on the axis order; return the new nodes, None if it stays."""
     rule = rules_for(node.op).late_rule(node.op, *target.delegate_chain)
     if rule is None or not rule.when(node) or target.delegates(node, form):
-        return []
+        return None
     return _delegated(graph, node, target, [rule.func])
 
 
-def _delegated(graph: Graph, node: Node, target: Target, rules: Iterable[DecomposeRule]) -> list[Node]:
+def _delegated(graph: Graph, node: Node, target: Target, rules: Iterable[DecomposeRule]) -> list[Node] | None:
     """Rewrite `node` by the first of `rules` whose nodes the delegate computes, if that takes no more time; quantized
     elements are only moved, or requantized by way of their real values, which is what requantization means.
     """
@@ -238,8 +240,11 @@ def _is_delegated(node: Node, target: Target) -> bool:
 
 def _rewritten_if(
     graph: Graph, node: Node, found: Iterable[DecomposeRule], is_better: Callable[[str, Sequence[Node]], bool]
-) -> list[Node]:
-    """Rewrite `node` by the first rule whose nodes are better; return these, none if there is no such rule."""
+) -> list[Node] | None:
+    """Rewrite `node` by the first rule whose nodes are better; return these, None if there is no such rule.
+
+    A rule that returns an operand makes no node.
+    """
     for rule in found:
         builder = Builder(graph, node)
         builder.maker = rule_name(rule)
@@ -248,7 +253,7 @@ def _rewritten_if(
             graph.replace(node, [values] if isinstance(values, Value) else list(values))
             return builder.created
         builder.undo()
-    return []
+    return None
 
 
 def _check_sizes(node: Node, target: Target) -> None:
