@@ -45,8 +45,8 @@ _RULES = {
     "start": "`onnx2tfl --help`: at most one import.",
     "latency, 2 threads": "Latency of LiteRT (XNNPACK) on the result divided by that of ONNX Runtime on the source: "
     "below 1, the result is faster. On Intel processors with AVX-512, ONNX Runtime's kernels for convolutions of 3 x 3 "
-    "taps compute 147 GFLOP/s in one thread, XNNPACK's 105 (its matrix products 150): there the whole ResNet-50 takes "
-    "1.45 times as long as in ONNX Runtime without this converter's rewrites, 1.34 with them; on AMD processors 0.98.",
+    "taps compute 147 GFLOP/s in one thread, XNNPACK's 105: ratios of convolutional networks are higher there than on "
+    "other processors.",
     "latency, recurrent": "The same ratio, for an LSTM and a GRU over 25 steps.",
     "latency, rewrites": "The same ratio for models that rewrites change so that XNNPACK computes them, or faster.",
     "latency, quantized by ONNX Runtime": "The same ratio, for float networks that ONNX Runtime's quantizer quantizes.",

@@ -8,8 +8,10 @@ import pytest
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
+from onnxtfl.options import Options
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.softmax_rows import compute_softmax_across_rows
+from onnxtfl.pipeline import passes_for
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
 
@@ -76,3 +78,10 @@ def test_an_unknown_rank() -> None:
     graph = parse_graph("graph main(%x: tensor<*xfloat32>) -> (%y) {\n %y = Transpose(%x) {permutation = [1, 0]}\n}")
     step(graph)
     assert op_counts(graph) == {"Transpose": 1}
+
+
+@pytest.mark.parametrize("is_quantized_later", [False, True])
+def test_a_quantizer_finds_the_softmax(is_quantized_later: bool) -> None:
+    """It would round each part of the formula."""
+    passes = passes_for(TfliteTarget(), Options(is_quantized_later=is_quantized_later))
+    assert ("softmax rows" in {one.name for one in passes}) is not is_quantized_later
