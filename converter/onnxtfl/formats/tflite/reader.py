@@ -21,8 +21,10 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
 SIGNATURE = "serving_default"
-MOST_COPIED = 1 << 16
-"""The most nodes of copied subgraphs of a small file: a layer may call one for each of 1000 steps."""
+MOST_COPIED = 1 << 17
+"""The most nodes of copied subgraphs of a small file: nine recurrent layers in two directions may call one for each of
+160 steps, which are 80,000.
+"""
 MAX_DEPTH = 64
 _VERSION = 3
 
