@@ -104,6 +104,7 @@ def convert(
     time_limit: float = 300.0,
     quantize: Literal["dynamic", "float16"] | None = None,
     float16: Literal["float32", "native"] = "float32",
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_runtime: str = "2.14",
     max_memory: float = 1024.0,
     plugins: Sequence[str] | None = None,
@@ -115,6 +116,7 @@ def convert(
     ``pip install 'onnxtfl[llm]'``, or a .tflite with the model only; or a folder, for a .litertlm named as the model.
     The model has the signatures ``prefill_N``, one for each number of new tokens in ``prefill``, and ``decode``, which
     share caches of ``context`` places. ``prefill_logits``: with logits in prefill signatures too.
+    ``input_shapes``: the sizes of the inputs of an encoder, where they are open.
     ``quantize``: weights of int8, with activations rounded at run time ("dynamic"), or of float16, by litert-quantizer
     (``pip install 'onnxtfl[quantize]'``). The check decodes tokens greedily after several prompts, by the source in
     ONNX Runtime and by the result in LiteRT.
@@ -168,6 +170,9 @@ def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: P
     from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.sizes import sizes_of
 
+    if given["input_shapes"] is not None and not isinstance(kind, EncoderDecoder):
+        message = "`input_shapes`: the sizes of a decoder are `context` and `prefill`"
+        raise UsageError(message, hint="leave it out", code="E-USE-006")
     if isinstance(kind, FixedDecoder):
         return _of_files(kind, given)
     sizes = sizes_of(files, given["prefill"], given["context"])

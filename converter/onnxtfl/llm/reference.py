@@ -19,7 +19,7 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.formats import files
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import SymDim
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Value
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.types import TensorType
 from onnxtfl.llm.decoders import Decoder, cross_name, decoder_of
@@ -80,6 +80,10 @@ class Source:
         usual, small = self.entries.pieces(length - 1), self.entries.small_pieces(length - 1)
         ways = [("", usual)] + ([(_way(small), small)] if small != usual else [])
         return [(words, {"prompt": prompt, "steps": self.entries.steps, "pieces": pieces}) for words, pieces in ways]
+
+    def padded(self, plan: Plan) -> Plan | None:
+        """A plan in which the source reads as many places as the result; None where it does so anyway."""
+        return None
 
     def decode(
         self, plan: Plan, forced: Sequence[int] | None = None, kernels: str = "default", copy: str = ""
@@ -169,10 +173,14 @@ class Fixed(Source):
 
 @dataclass(frozen=True)
 class Encoded(Source):
-    """An encoder-decoder; a length is that of what its encoder reads, where it has a mask."""
+    """An encoder-decoder; a length is that of what its encoder reads, where it has a mask.
+
+    ``new``: the number of the first tokens. ``sizes``: those of the inputs of the result's encoder.
+    """
 
     parts: EncoderDecoder
     new: int
+    sizes: Mapping[str, tuple[int, ...]]
 
     @property
     def subject(self) -> str:
@@ -180,16 +188,20 @@ class Encoded(Source):
 
     @property
     def lengths(self) -> list[int]:
-        whole = self.entries.context
+        whole = self._places
         return sorted({1, max(1, whole // 2), whole}) if self._has_mask else [self.new]
 
     def plans(self, length: int) -> list[tuple[str, Plan]]:
         rng = np.random.default_rng((self.settings.seed, length))
         prompt = rng.integers(0, self.entries.vocabulary, self.new).tolist()
-        count = length if self._has_mask else self.entries.context
+        count = length if self._has_mask else self._places
         read = {"seed": [self.settings.seed, length], "count": count, "inputs": self._inputs}
         steps = max(1, min(self.entries.steps, self.entries.context - self.new))
         return [("", {"prompt": prompt, "steps": steps, "encoder": read})]
+
+    def padded(self, plan: Plan) -> Plan | None:
+        read, places = plan["encoder"], self._places
+        return None if read["count"] == places else plan | {"encoder": read | {"places": places}}
 
     @property
     def _how(self) -> Plan:
@@ -205,19 +217,33 @@ class Encoded(Source):
     @property
     def _has_mask(self) -> bool:
         """Whether the encoder may read less than it has place for."""
-        return any(limit == 1 for *_, limit in self._inputs)
+        return self._mask is not None and isinstance(self._mask.shape[-1], SymDim)
+
+    @cached_property
+    def _mask(self) -> Value | None:
+        """The input of the encoder that says what it reads."""
+        return next((v for v in files.read(self.parts.encoder).main.inputs if "mask" in str(v.name)), None)
+
+    @property
+    def _places(self) -> int:
+        """What the result's encoder reads at most."""
+        return self.entries.context if self._mask is None else self.sizes[str(self._mask.name)][-1]
 
     @cached_property
     def _inputs(self) -> list[tuple[str, list[int | None], str, int]]:
-        """Name, sizes (None: open), dtype and limit of the encoder's inputs: 1 for masks, 0 for other real values."""
-        return list(_encoder_inputs(files.read(self.parts.encoder).main, self.entries.vocabulary))
+        """Name, sizes (None: that of the mask), dtype and limit of the encoder's inputs: 1 for masks, 0 for others of
+        real values.
+        """
+        return list(self._read())
 
-
-def _encoder_inputs(graph: Graph, vocabulary: int) -> Iterator[tuple[str, list[int | None], str, int]]:
-    for value in graph.inputs:
-        sizes = [None if isinstance(dim, SymDim) else int(dim) for dim in value.shape]
-        limit = 1 if "mask" in str(value.name) else vocabulary if value.dtype.is_integer else 0
-        yield str(value.name), sizes, value.dtype.numpy.name, limit
+    def _read(self) -> Iterator[tuple[str, list[int | None], str, int]]:
+        mask, open_ = ("", "") if self._mask is None else (str(self._mask.name), str(self._mask.shape[-1]))
+        for value in files.read(self.parts.encoder).main.inputs:
+            name = str(value.name)
+            pairs = zip(value.shape, self.sizes.get(name, value.shape), strict=True)
+            sizes = [None if isinstance(dim, SymDim) and str(dim) == open_ else int(size) for dim, size in pairs]
+            limit = 1 if name == mask else self.entries.vocabulary if value.dtype.is_integer else 0
+            yield name, sizes, value.dtype.numpy.name, limit
 
 
 def _names(decoder: Decoder) -> dict[str, str]:

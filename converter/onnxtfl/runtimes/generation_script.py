@@ -8,7 +8,8 @@ A plan says what to decode::
      "pieces": [[signature, size, count]],                        of a model with caches of a fixed length
      "files": {role: path},                                       of a model of several .onnx files
      "outputs": {signature: {output: name}},                      of .onnx files that are signatures
-     "encoder": {"seed", "count", "inputs": [[name, shape, dtype, limit]]},    of an encoder-decoder
+     "encoder": {"seed", "count", "inputs": [[name, shape, dtype, limit]],     of an encoder-decoder
+                 "places"},                                       to which .onnx files get padded inputs, if any
      "crossed": [[past, present]],                                its caches of the encoder's states
      "embedder": path}                                            a .tflite with the embeddings of tokens
 
@@ -231,7 +232,7 @@ class EncodedOnnx:
         self.names, self.crossed = plan["names"], dict(plan["crossed"])
         self.caches = {**{past: present for past, present, _, _ in plan["caches"]}, **self.crossed}
         slots = {slot.name: slot for slot in encoder.get_inputs()}
-        read = read_by_encoder(plan, {})
+        read = read_by_encoder(plan, _padded_sizes(plan["encoder"]))
         given = {name: array.astype(dtype_of(slots[name])) for name, array in read.items() if name in slots}
         (states,) = encoder.run(None, given)
         others = {slot.name for session in (self.first, self.later) for slot in session.get_inputs()}
@@ -264,6 +265,14 @@ class EncodedOnnx:
         kept = self.caches if is_first else self.caches.keys() - self.crossed.keys()
         self.past = {**self.past, **{past: found[self.caches[past]] for past in kept}}
         return found[self.names["logits"]][0, -1].astype(np.float32)
+
+
+def _padded_sizes(asked: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of padded inputs by name; none where they are not padded."""
+    places = asked.get("places")
+    if places is None:
+        return {}
+    return {name: [1, *(places if n is None else n for n in shape[1:])] for name, shape, _, _ in asked["inputs"]}
 
 
 def read_by_encoder(plan: Plan, sizes: dict[str, Any]) -> dict[str, Any]:
