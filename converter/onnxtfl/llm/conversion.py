@@ -170,7 +170,7 @@ def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: P
     from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.sizes import sizes_of
 
-    if given["input_shapes"] is not None and not isinstance(kind, EncoderDecoder):
+    if given["input_shapes"] and not isinstance(kind, EncoderDecoder):
         message = "`input_shapes`: the sizes of a decoder are `context` and `prefill`"
         raise UsageError(message, hint="leave it out", code="E-USE-006")
     if isinstance(kind, FixedDecoder):
