@@ -26,6 +26,7 @@ from onnxtfl.llm.decoders import Decoder, cross_name, decoder_of
 from onnxtfl.llm.encoder_decoders import EncoderDecoder
 from onnxtfl.llm.entries import Entries, Piece
 from onnxtfl.llm.fixed_decoders import FixedDecoder, cache_names
+from onnxtfl.llm.real_products import RealProducts
 from onnxtfl.runtimes import RunOptions, Worker
 from onnxtfl.tracing.parts import temporary_directory
 
@@ -99,6 +100,11 @@ class Source:
         return self.worker.generate(model, given, RunOptions(kernels, self.settings.time_limit))
 
     @property
+    def with_real_products(self) -> RealProducts | None:
+        """A copy of the result in which no kernel rounds; None if there is none."""
+        return None
+
+    @property
     def _how(self) -> Plan:
         """What the plan of the source has besides."""
         raise NotImplementedError
@@ -122,6 +128,10 @@ class Growing(Source):
     @property
     def _how(self) -> Plan:
         return {"names": _names(self.decoder), "caches": self._caches}
+
+    @cached_property
+    def with_real_products(self) -> RealProducts | None:
+        return RealProducts(self.file, self.decoder, self.entries, self.stack)
 
     @cached_property
     def _model(self) -> Model:
