@@ -109,9 +109,11 @@ class Growing:
         return found[self.names["logits"]].reshape(-1, found[self.names["logits"]].shape[-1])[-1].astype(np.float32)
 
     def _integers(self, name: str, rows: Any) -> Any:
-        """`rows` [1, N] in the type and rank of an input."""
+        """`rows` [1, N] in the type and rank of an input, repeated along axes before these."""
         slot = self.slots[self.names[name]]
         array = np.asarray([list(row) for row in rows]).astype(slot.type[len("tensor(") : -1])
+        if len(slot.shape) > array.ndim:
+            return np.broadcast_to(array, (*slot.shape[: -array.ndim], *array.shape)).copy()
         return array.reshape(array.shape[2 - len(slot.shape) :])
 
 

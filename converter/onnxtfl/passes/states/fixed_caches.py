@@ -53,7 +53,8 @@ class FixedCaches:
     ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
     cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
     places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
-    ``positions``: the positions of the new tokens, "" if there are none. ``others``: the new names of all other inputs,
+    ``positions``: the positions of the new tokens, "" if there are none; a position along each of several axes of an
+    image ([3, 1, N]) is that in the text. ``others``: the new names of all other inputs,
     whose sizes are static. ``set_to``: the value of an input that becomes constant.
     """
 
@@ -79,8 +80,9 @@ class FixedCaches:
                 axis = self.past[str(value.name)]
                 value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
             elif isinstance(value.type, TensorType) and value.name in shapes:
+                ids = shapes[value.name][-value.rank :]
                 is_embedded = value.name == self.tokens and value.rank > 2
-                new = (1, self.new, *value.shape[2:]) if is_embedded else shapes[value.name][-value.rank :]
+                new = (1, self.new, *value.shape[2:]) if is_embedded else (*value.shape[: value.rank - len(ids)], *ids)
                 value.type = value.type.with_shape(new)
 
     def decide(self, graph: Graph) -> bool:
@@ -151,7 +153,8 @@ class _Rewriting:
         self.new[old] = self.b(ops.Convert, tokens, dtype=old.dtype)
         if c.positions:
             positions = named[c.positions]
-            self.new[positions] = self._like(self.b(ops.Reshape, self.at, list(positions.shape)), positions)
+            row = self.b(ops.Reshape, self.at, [*[1] * (positions.rank - 1), c.new])
+            self.new[positions] = self._like(self.b(ops.BroadcastTo, row, list(positions.shape)), positions)
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}
