@@ -165,7 +165,8 @@ def convert(
 
 
 def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: PathLike) -> Sizes:
-    """The sizes of the signatures. Raises UsageError for those that a decoder of this kind cannot have."""
+    """The sizes of the signatures. Raises UsageError for what a decoder of this kind cannot have."""
+    from onnxtfl.llm.decoders import BOTH, Decoder
     from onnxtfl.llm.encoder_decoders import EncoderDecoder
     from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.sizes import sizes_of
@@ -175,6 +176,9 @@ def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: P
         raise UsageError(message, hint="leave it out", code="E-USE-006")
     if isinstance(kind, FixedDecoder):
         return _of_files(kind, given)
+    if _suffix(target) == CONTAINER and isinstance(kind, Decoder) and any(cache.kind == BOTH for cache in kind.caches):
+        message = "LiteRT-LM has a cache of keys and one of values for each layer: this decoder has both in one"
+        raise UsageError(message, hint=f"name the result *{MODEL}", code="E-USE-006")
     sizes = sizes_of(files, given["prefill"], given["context"])
     return _of_first_tokens(sizes, given["prefill"], target) if isinstance(kind, EncoderDecoder) else sizes
 

@@ -17,6 +17,8 @@ _EMBEDDINGS = ("inputs_embeds", "input_embeds", "inputs_embeddings", "embeddings
 _ATTENTION = ("attention_mask", "mask")
 _POSITIONS = ("position_ids", "cache_position", "positions", "input_pos")
 _INTEGERS = (DType.INT32, DType.INT64)
+BOTH, STACKED = "kv", 4
+"""The kind of a cache with keys and values ([2, batch, heads, places, size]), and the rank of others at most."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
         place = _place(str(value.name))
         present = by_words.get(_words(str(value.name))) if place is not None else None
         if place is None and len(listed) == len(floats):
-            place, present = ("kv"[number % 2], number // 2), listed[number]
+            stacked = value.rank > STACKED
+            place, present = (BOTH, number) if stacked else ("kv"[number % 2], number // 2), listed[number]
         axis = None if present is None else _grown_axis(value, presents[present])
         if place is not None and present is not None and axis is not None:
             yield Cache(str(value.name), present, *place, axis)

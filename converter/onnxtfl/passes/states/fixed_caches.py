@@ -77,8 +77,9 @@ class FixedCaches:
         shapes[self.attention] = (1, filled + self.new)
         for value in graph.inputs:
             if isinstance(value.type, TensorType) and value.name in self.past:
-                axis = self.past[str(value.name)]
-                value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
+                axis, batch = self.past[str(value.name)], _batch_axis(value, self.past[str(value.name)])
+                sizes: dict[int, Dim] = {axis: filled, batch: 1}
+                value.type = value.type.with_shape(tuple(sizes.get(k, dim) for k, dim in enumerate(value.shape)))
             elif isinstance(value.type, TensorType) and value.name in shapes:
                 ids = shapes[value.name][-value.rank :]
                 is_embedded = value.name == self.tokens and value.rank > 2
@@ -98,6 +99,12 @@ class FixedCaches:
         the ops of decoders do.
         """
         _Rewriting(graph, self).run()
+
+
+def _batch_axis(cache: Value, axis: int) -> int:
+    """The axis of sequences: the first one, or the first open one of a cache with keys and values ([2, batch, ...])."""
+    is_open = [k != axis and not isinstance(dim, int) for k, dim in enumerate(cache.shape)]
+    return is_open.index(True) if cache.rank > 4 and any(is_open) else 0
 
 
 def set_inputs(graph: Graph, values: Mapping[str, bool]) -> None:
