@@ -138,7 +138,7 @@ def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
 
 def cross_name(name: str) -> str | None:
     """The new name of a cache of keys or values of an encoder's states; None for other values."""
-    place = _place(name) if "encoder" in _words(name) else None
+    place = _place(name) if {"encoder", "cross"} & set(_words(name)) else None
     return None if place is None else f"cross_kv_cache_{place[0]}_{place[1]}"
 
 

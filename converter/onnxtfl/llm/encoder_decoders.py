@@ -31,6 +31,8 @@ _BRANCH = "use_cache_branch"
 _STATES = "encoder_hidden_states"
 _OF_ENCODER = "encoder_"
 """What decoders write before the name of an input that their encoder has too."""
+_ENCODER = "encoder.onnx"
+"""The encoder that ONNX Runtime's generator writes beside a decoder."""
 _NAME = re.compile(r"decoder(_with_past)?_model(_merged)?(?P<rest>.*)\.onnx")
 
 
@@ -38,11 +40,15 @@ _NAME = re.compile(r"decoder(_with_past)?_model(_merged)?(?P<rest>.*)\.onnx")
 class EncoderDecoder:
     """The files of an encoder-decoder: encoder, decoder of the first tokens, decoder of later ones (the same one where
     both are merged).
+
+    ``has_crosses``: the encoder computes the keys and values of its states, and first tokens are later ones after no
+    others.
     """
 
     encoder: Path
     first: Path
     later: Path
+    has_crosses: bool = False
 
     @property
     def file(self) -> Path:
@@ -55,7 +61,10 @@ def encoder_decoder_at(model: object, graph: Graph) -> EncoderDecoder | None:
     Optimum names them) with this graph is one; None for another model. Raises UnsupportedError where one is missing.
     """
     path = Path(os.fspath(model)) if isinstance(model, str | os.PathLike) else None
-    if path is None or not any(str(v.name).startswith(_OF_ENCODER) for v in graph.inputs):
+    names = [str(v.name) for v in graph.inputs]
+    if path is not None and any(map(cross_name, names)) and (encoder := path.parent / _ENCODER).is_file():
+        return EncoderDecoder(encoder, path, path, True)
+    if path is None or not any(name.startswith(_OF_ENCODER) for name in names):
         return None
     match = _NAME.fullmatch(path.name)
     rest = match["rest"] if match is not None else ""
@@ -85,21 +94,38 @@ def encoder_decoder_to_tflite(
     """
     given, options = options.input_shapes or {}, replace(options, record=False, input_shapes=None)
     encode, shapes = _encoder_options(model.encoder, options, given, context)
+    if model.has_crosses:
+        return onnx_to_tflite_entries(out, _with_crosses(model, encode, options, (new, context)))
     (states,) = inspect(model.encoder, "lifted", encode).outputs
     later = decoder_of(files.read(model.later).main, has_encoder=True)
     read = _Read(states.shape[1], {f"{_OF_ENCODER}{name}": shape for name, shape in shapes.items()})
     entries = {
         ENCODE: (model.encoder, encode),
         PREFILL: (model.first, _first(files.read(model.first).main, later, options, (new, context), read)),
-        DECODE: (model.later, _later(files.read(model.later).main, later, options, context, read)),
+        DECODE: (model.later, _later(files.read(model.later).main, later, options, (1, context), read)),
     }
     return onnx_to_tflite_entries(out, entries)
+
+
+def _with_crosses(
+    model: EncoderDecoder, encode: Options, options: Options, sizes: tuple[int, int]
+) -> dict[str, tuple[Path, Options]]:
+    """The files and options of the signatures where the encoder computes the cross caches."""
+    made, graph, (new, context) = inspect(model.encoder, "lifted", encode), files.read(model.first).main, sizes
+    names = map(cross_name, encode.outputs or ())
+    shapes = {name: tuple(value.shape) for name, value in zip(names, made.outputs, strict=True)}
+    crossed = {name: shapes[cross] for v in graph.inputs if (cross := cross_name(name := str(v.name))) in shapes}
+    read, decoder = _Read(context, crossed), decoder_of(graph, has_encoder=True)
+    parts = {key: _later(graph, decoder, options, (n, context), read) for key, n in ((PREFILL, new), (DECODE, 1))}
+    return {ENCODE: (model.encoder, encode), **{key: (model.first, part) for key, part in parts.items()}}
 
 
 def _encoder_options(file: Path, options: Options, given: Shapes, length: int) -> tuple[Options, _Sizes]:
     """The options of the encoder, with the sizes of its inputs."""
     graph = files.read(file).main
-    (output,) = graph.output_names or [str(v.name) for v in graph.outputs]
+    outputs = graph.output_names or [str(v.name) for v in graph.outputs]
+    renamed = {name: cross for name in outputs if (cross := cross_name(name)) is not None}
+    renamed = renamed or {outputs[0]: _STATES}
     found = dict(_sizes(graph.inputs, length))
     images = {str(v.name): _image(ModelFiles(file)) for v in graph.inputs if _is_open_image(v)}
     shapes = found | {name: shape for name, shape in images.items() if shape}
@@ -109,7 +135,7 @@ def _encoder_options(file: Path, options: Options, given: Shapes, length: int) -
             message = f"`input_shapes` of {name!r}: the inputs of the encoder are {', '.join(found)}, with a batch of 1"
             raise UsageError(message, hint="name one of these, like NAME:1,SIZE")
         shapes[name] = sizes
-    return replace(options, input_shapes=shapes, rename={output: _STATES}), shapes
+    return replace(options, input_shapes=shapes, outputs=list(renamed), rename=renamed), shapes
 
 
 def _is_open_image(value: Value) -> bool:
@@ -178,12 +204,13 @@ def _presents(caches: tuple[Cache, ...]) -> Iterator[tuple[str, str]]:
         yield cache.present, cache.name
 
 
-def _later(graph: Graph, later: Decoder, options: Options, context: int, read: _Read) -> Options:
+def _later(graph: Graph, later: Decoder, options: Options, sizes: tuple[int, int], read: _Read) -> Options:
+    new, context = sizes
     others = _others(graph, later)
     names = dict(_presents(later.caches)) | {c.past: c.name for c in later.caches} | {later.logits: "logits"}
     renamed = {str(v.name): cross_name(str(v.name)) or str(v.name) for v in others}
     caches = FixedCaches(
-        later.tokens, names, {c.past: c.axis for c in later.caches}, _FILLED, context, 1, later.attention,
+        later.tokens, names, {c.past: c.axis for c in later.caches}, _FILLED, context, new, later.attention,
         later.positions, renamed, _branch(graph, True),
     )  # fmt: skip
     outputs = [later.logits, *(c.present for c in later.caches)]

@@ -96,7 +96,7 @@ class Source:
             raise UnsupportedError("a model of several files has no copy that computes in another way")
         model = self._copies[copy] if copy else self.file
         self.worker.is_source = copy != ROUNDED
-        given = plan | {"forced": forced} | self._how
+        given = plan | {"forced": forced} | self._how(copy)
         return self.worker.generate(model, given, RunOptions(kernels, self.settings.time_limit))
 
     @property
@@ -104,9 +104,8 @@ class Source:
         """A copy of the result in which no kernel rounds; None if there is none."""
         return None
 
-    @property
-    def _how(self) -> Plan:
-        """What the plan of the source has besides."""
+    def _how(self, copy: str) -> Plan:
+        """What the plan of the source, or of a copy of it, has besides."""
         raise NotImplementedError
 
     @cached_property
@@ -125,8 +124,7 @@ class Growing(Source):
     def logits(self) -> str:
         return self.decoder.logits
 
-    @property
-    def _how(self) -> Plan:
+    def _how(self, copy: str) -> Plan:
         return {"names": _names(self.decoder), "caches": self._caches}
 
     @cached_property
@@ -174,8 +172,7 @@ class Fixed(Source):
 
     decoder: FixedDecoder
 
-    @property
-    def _how(self) -> Plan:
+    def _how(self, copy: str) -> Plan:
         paths = {key: str(path) for key, path in self.decoder.files.items()}
         outputs = {key: dict(cache_names(files.read(path).main)) for key, path in self.decoder.files.items()}
         return {"files": paths, "outputs": outputs}
@@ -213,14 +210,14 @@ class Encoded(Source):
         read, places = plan["encoder"], self._places
         return None if read["count"] == places else plan | {"encoder": read | {"places": places}}
 
-    @property
-    def _how(self) -> Plan:
+    def _how(self, copy: str) -> Plan:
         later = files.read(self.parts.later).main
         decoder = decoder_of(later, has_encoder=True)
-        presents = {cross_name(name): name for name in files.read(self.parts.first).main.output_names}
+        maker = self.parts.encoder if self.parts.has_crosses else self.parts.first
+        presents = {cross_name(name): name for name in files.read(maker).main.output_names}
         crossed = [[name, presents[cross]] for v in later.inputs if (cross := cross_name(name := str(v.name)))]
-        caches: list[Any] = [(cache.past, cache.present, [], 0) for cache in decoder.caches]
-        paths = {"encoder": self.parts.encoder, "first": self.parts.first, "later": self.parts.later}
+        caches: list[Any] = [(cache.past, cache.present, [], cache.axis) for cache in decoder.caches]
+        paths = self._copied[copy] if copy else self._parts
         named = {"names": _names(decoder), "caches": caches, "crossed": crossed}
         return named | {"files": {role: str(path) for role, path in paths.items()}}
 
@@ -228,6 +225,26 @@ class Encoded(Source):
     def _has_mask(self) -> bool:
         """Whether the encoder may read less than it has place for."""
         return self._mask is not None and isinstance(self._mask.shape[-1], SymDim)
+
+    @property
+    def _parts(self) -> Mapping[str, Path]:
+        """The files by role."""
+        return {"encoder": self.parts.encoder, "first": self.parts.first, "later": self.parts.later}
+
+    @cached_property
+    def _copied(self) -> Mapping[str, Mapping[str, Path]]:
+        """The files of the copies of the source, by role."""
+        folder, found = temporary_directory(self.stack), dict[str, Mapping[str, Path]]()
+        for name in (WIDE, ROUNDED):
+            paths = {path: folder / f"{name}_{path.name}" for path in self._parts.values()}
+            for path, target in paths.items():
+                write_widened(path, target, rounding=name == ROUNDED)
+            found[name] = {role: paths[path] for role, path in self._parts.items()}
+        return found
+
+    @cached_property
+    def _copies(self) -> Mapping[str, Path]:
+        return {name: files_["first"] for name, files_ in self._copied.items()}
 
     @cached_property
     def _mask(self) -> Value | None:
