@@ -88,18 +88,20 @@ def _refusal(
     found += [f"it has state that is not keys and values: {some(states)}"] if states else []
     found += [f"it has other inputs: {some(rest)}"] if rest and caches else []
     found.append(f"its inputs are {some([str(v.name) for v in graph.inputs])}, its outputs {some(names)}")
-    hint = _hint(states, rest, bool(caches) and not logits)
+    hint = _hint(states, rest, bool(caches), bool(logits))
     message = f"not a decoder with caches of keys and values: {'; '.join(found)}"
     return UnsupportedError(message, hint=hint, code="E-OP-010")
 
 
-def _hint(states: Sequence[str], rest: Sequence[str], lacks_logits: bool) -> str:
-    if lacks_logits:
-        return "export the decoder with its last product (by ONNX Runtime's generator without `exclude_lm_head`)"
+def _hint(states: Sequence[str], rest: Sequence[str], has_caches: bool, has_logits: bool) -> str:
     if states:
         return "LiteRT-LM keeps keys and values from token to token only: convert it as a model with state"
     if any(word in name for name in rest for word in ("encoder", "cross")):
         return "convert an encoder-decoder from the folder that `optimum-cli export onnx` writes, to a .tflite"
+    if has_caches and not has_logits:
+        return "export the decoder with its last product (by ONNX Runtime's generator without `exclude_lm_head`)"
+    if has_caches and rest:
+        return "export the decoder without these inputs: with token ids, where they are embeddings"
     return "export the decoder with its caches (`optimum-cli export onnx --task text-generation-with-past`)"
 
 
