@@ -12,24 +12,25 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import Effect
-from onnxtfl.ir.types import TensorType
+from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.types import TensorType, has_other_rank
 from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
 from onnxtfl.rewriting.registry import Form, Inlined, decompose, lift_onnx, lift_tfl, lower_onnx, regions_of
 
 
 @regions_of("onnx.If")
-def if_regions_onnx(node: Node) -> Inlined | None:
+def if_regions_onnx(node: Node) -> Inlined | Sequence[Inlined]:
     """The operands of branches are captured values; with a constant condition, a branch replaces the node."""
     return _branches(node, graph_in(node, "then_branch"), graph_in(node, "else_branch"))
 
 
 @regions_of("tfl.IF")
-def if_regions_tfl(node: Node) -> Inlined | None:
+def if_regions_tfl(node: Node) -> Inlined | Sequence[Inlined]:
     """Branches have all operands but the condition as inputs."""
     return _branches(node, graph_in(node, "then_subgraph_index"), graph_in(node, "else_subgraph_index"))
 
 
-def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | None:
+def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | Sequence[Inlined]:
     captures = node.operands[1:]
     truth = condition_value(node.operand(0))
     if truth is not None:
@@ -37,15 +38,27 @@ def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | N
     for branch in (then_branch, else_branch):
         refuse_states(branch)
         bind_captures(branch, captures)
-    return None
+    return [Inlined(branch, captures) for branch in (then_branch, else_branch)]
 
 
 @lift_onnx("If", (1, 11, 13, 16, 19, 21, 23, 24, 25))
 def if_onnx(b: Builder, node: Node) -> Sequence[Value]:
-    """Lift If; a sequence that the branches return becomes its elements."""
+    """Lift If; a sequence that the branches return becomes its elements, one element has one rank in both branches."""
     branches = {name: graph_in(node, name) for name in ("then_branch", "else_branch")}
+    _with_one_rank(branches["then_branch"], branches["else_branch"], node)
     outputs = Outputs(list(branches.values()))
     return outputs.regrouped(b, b.many(ops.If, *node.operands, **branches))
+
+
+def _with_one_rank(first: Graph, second: Graph, node: Node) -> None:
+    """Let both branches return results of one element in the declared rank, else in that of the first.
+
+    Paddle's exporter adds vectors of one element to scalars.
+    """
+    for i, (a, b, result) in enumerate(zip(first.outputs, second.outputs, node.results, strict=False)):
+        if has_other_rank(a.type, b.type):
+            branch, other, like = (first, a, b) if has_other_rank(a.type, result.type) else (second, b, a)
+            branch.outputs[i] = reshape(Builder(branch), other, like.shape)
 
 
 row(ops.If, tfl="IF", tfl_options={"then_branch": "then_subgraph_index", "else_branch": "else_subgraph_index"})

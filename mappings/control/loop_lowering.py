@@ -33,12 +33,14 @@ MOST_SMALL = 1 << 5
 """The same where loops are to be small: on a microcontroller each tensor takes memory, even while unused."""
 MOST_WITHOUT_LOOPS = 1 << 15
 """The same for targets without loops."""
-MOST_PACKED = 8 << 20
+MOST_PACKED = 4 << 20
 """The most bytes of constants of an unrolled Scan, counted once per iteration.
 
 XNNPACK packs the weights of each product separately, and up to about this size they stay in the processor's cache. 25
 steps of a recurrent layer take, unrolled and as calls of one subgraph, in microseconds: LSTM with 128 cells (6.5 MB)
-112 and 138, with 160 cells (10 MB) 207 and 190, GRU with 256 cells (20 MB) 635 and 300, with a While 363.
+112 and 138 with a large third-level cache, 282 and 149 with 2 MB of second-level cache (and its file loads in 6.6 and
+1.6 ms, with 11 and 4 MB of memory); with 160 cells (10 MB) 207 and 190, GRU with 256 cells (20 MB) 635 and 300, with a
+While 363. A call costs 2 us: XNNPACK sets up each op of the subgraph again.
 """
 MOST_CALLS = 256
 """The most iterations that become calls of one subgraph."""

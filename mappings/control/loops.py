@@ -29,7 +29,7 @@ from onnxtfl.ir.dims import may_be_one, product
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
 from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
@@ -149,6 +149,8 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     if limit is not None and limit[0] >= FOREVER:
         count = None
     again = body.outputs[0] is condition or condition_value(body.outputs[0])
+    if (go_on is None or condition_value(go_on)) and (count is None or (limit is not None and limit[0] > 0)):
+        _replace_unread(b, node, body)
     if again and count is None:
         raise UnsupportedError("the condition of this loop is always true, and it has no trip count", code="E-OP-005")
     if not again or count is None:
@@ -163,6 +165,22 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     flags = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
     given = (count, b.value(np.asarray(0, np.int64)), *node.operands[2:])
     return b.many(ops.Scan, *given, body=body, carried=carried, **flags)[1:]
+
+
+def _replace_unread(b: Builder, node: Node, body: Graph) -> None:
+    """Begin with zeros where the first iteration replaces a value of another rank that no iteration reads.
+
+    Paddle's exporter writes a number of one element for a tensor that is defined inside the loop.
+    """
+    for i, start in enumerate(_carried(node)):
+        inside, found = body.inputs[2 + i], body.outputs[1 + i].type
+        if start is None or inside.uses or inside in body.outputs or not isinstance(found, TensorType):
+            continue
+        if found.rank is None or found.rank == start.rank:
+            continue
+        sizes = dim_vector(b, found.shape or (), *(v for v in node.operands if v is not None))
+        node.set_operand(2 + i, b(ops.BroadcastTo, b.scalar(0, found.dtype), sizes))
+        inside.type = found
 
 
 def _loop_as_while(b: Builder, node: Node, count: Value | None) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -14,7 +15,6 @@ pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"no corpus at {CORP
 WHOLE = (
     "densenet",
     "espcn_pixelshuffle",
-    "lstm_h128_dynamo",
     "mobilenet_v1",
     "mobilenet_v2_qdq_int8_pc",
     "patchtst_forecast",
@@ -29,9 +29,17 @@ WHOLE = (
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_op_runs_on_the_accelerator(name: str, tmp_path: Path) -> None:
+    assert_runs_on_the_accelerator(name, "tflite", tmp_path)
+
+
+def test_steps_of_large_weights_are_no_calls_for_the_accelerator(tmp_path: Path) -> None:
+    assert_runs_on_the_accelerator("lstm_h128_dynamo", "gpu", tmp_path)
+
+
+def assert_runs_on_the_accelerator(name: str, target: Literal["tflite", "gpu"], folder: Path) -> None:
     source = CORPUS / "onnx" / name / "model.onnx"
     if not source.exists():
         pytest.skip(f"no {source}")
-    onnx_to_tflite(source, tmp_path / "m.tflite", check=False, load=False)
-    found = place(tmp_path / "m.tflite", "gpu")
+    onnx_to_tflite(source, folder / "m.tflite", target=target, check=False, load=False)
+    found = place(folder / "m.tflite", "gpu")
     assert (found.elsewhere, found.faulty) == ((), ())

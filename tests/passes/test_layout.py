@@ -36,9 +36,8 @@ CHAIN = f"""graph main(%x: tensor<2x8x12x12xfloat32>, %w: tensor<16x8x3x3xfloat3
 }}"""
 
 
-def test_a_large_program_whose_relaxation_is_not_integral(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_whose_relaxation_is_not_integral() -> None:
     """Two of three columns are 1 if one of each pair is; without integrality, each is a half."""
-    monkeypatch.setattr(program, "_LARGE", 1)
     triangle = program._Program()
     columns = [triangle.column(1.0, True) for _ in range(3)]
     for left, right in itertools.combinations(columns, 2):

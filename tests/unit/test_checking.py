@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper, parser
 
 from onnxtfl import onnx_to_tflite
 from onnxtfl.checking.models.pair import ModelPair
@@ -195,6 +195,18 @@ def test_the_second_model_does_not_run(tmp_path: Path) -> None:
     report = compared(tmp_path, onnx_scale(), broken)
     assert report.status == "failed"
     assert "the second model does not run" in report.reason
+    assert "--input-shape" not in report.reason
+
+
+def test_the_second_model_does_not_run_at_open_sizes(tmp_path: Path) -> None:
+    """LiteRT prepares both branches of an IF for the sizes of a run, of which one may not fit."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[n,3] x) => (float[7,3] y) <int64[2] sizes = {7, 3}> {
+      ones = ConstantOfShape (sizes)
+      y = Mul (x, ones)
+    }"""
+    broken = onnx_to_tflite(parser.parse_model(text), check=False).data
+    report = compared(tmp_path, onnx_scale(), broken)
+    assert report.reason.endswith("convert with the sizes that you use (--input-shape)")
 
 
 def test_the_first_model_does_not_run(tmp_path: Path) -> None:

@@ -223,6 +223,24 @@ def test_requantized_to_far_finer_steps(dtype: str, finer: float, integers: bool
 F = np.float32
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("scale", [5.8e-10, 1e-9, 1e-3])
+def test_inputs_saturate_in_tiny_steps(dtype: str, scale: float) -> None:
+    """QUANTIZE computes integers in 32 bits: 3 in steps of 6e-10 became the lowest one."""
+    model = onnx_model(
+        [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"])],
+        [("x", TensorProto.FLOAT, [6])],
+        [("q", TYPES[dtype], None)],
+        {"s": F(scale), "z": np.asarray(0, dtype)},
+        21,
+    )
+    model.ir_version = 10
+    data, feed = model.SerializeToString(), {"x": np.asarray([-900, -3, -1, 1, 3, 900], np.float32)}
+    conversion = onnxtfl.onnx_to_tflite(data, check=False)
+    np.testing.assert_array_equal(run_tflite(conversion.data or b"", feed)[0][1], run_onnx(data, feed)["q"])
+    assert ("MINIMUM" in conversion.report.ops_after) == (scale < 1e-6)
+
+
 @pytest.mark.parametrize("scale, zero_point", [(0.5, 300), (0.5, 2**40), (float("nan"), 0)])
 def test_quantization_that_no_runtime_computes_with(scale: float, zero_point: int) -> None:
     """ONNX cannot store such a zero point: a wrapped one would be wrong in silence."""

@@ -209,6 +209,31 @@ def test_the_number_of_a_round_as_a_vector(condition: str) -> None:
     there_and_back(text, *({"n": np.asarray(n), "x": floats(5, 2)} for n in (3, 1, 5)))
 
 
+def test_a_carried_value_that_no_round_reads_may_begin_with_another_rank() -> None:
+    """Paddle's exporter begins with one element where the first round defines a tensor."""
+    text = """main (float[2,3] x, int64 most) => (float[2,3] y) <bool yes = {1}, int64 n = {9}, float[1] none = {0}> {
+      y = Loop (n, yes, none) <body = round (int64 i, bool c, float[K] unread) => (bool again, float[2,3] new) {
+        again = Less (i, most)
+        f = Cast <to = 1> (i)
+        new = Add (x, f)
+      }>
+    }"""
+    there, _ = there_and_back(text, *({"x": floats(2, 3), "most": np.asarray(n)} for n in (4, 0, 20)))
+    assert there["WHILE"] == 1
+
+
+def test_a_carried_element_keeps_its_rank() -> None:
+    """The body adds a vector of one element to a scalar, which it declares as the result."""
+    text = """main (float s, int64 n) => (float[1] y) <float[1] one = {1}, int64[1] any = {-1}, bool yes = {1}> {
+      last = Loop (n, yes, s) <body = round (int64 i, bool c, float a) => (bool again, float b) {
+        again = Identity (c)
+        b = Add (a, one)
+      }>
+      y = Reshape (last, any)
+    }"""
+    there_and_back(text, *({"s": np.asarray(2.5, np.float32), "n": np.asarray(n)} for n in (3, 0)))
+
+
 def test_a_loop_that_may_not_begin() -> None:
     text = (COLLECTS % {"type": "float", "to": 1, "cond": "b"}).replace("(int64 n,", "(int64 n, bool b,")
     there_and_back(text, *({"n": np.asarray(3), "b": np.asarray(b), "x": floats(2)} for b in (True, False)))

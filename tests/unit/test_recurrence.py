@@ -267,6 +267,13 @@ def test_large_layers_call_one_subgraph(runtime: str) -> None:
         check(wanted, run_again(runtime, conversion.data, runs)[1], kind)
 
 
+@pytest.mark.parametrize(("steps", "calls"), [(16, 0), (17, 17)])
+def test_weights_of_all_steps_stay_in_the_cache(steps: int, calls: int) -> None:
+    """256 KB a step: XNNPACK packs the weights of each unrolled step."""
+    model, _ = layer("LSTM", steps=steps, cells=128)
+    assert onnxtfl.onnx_to_tflite(model, check=False).report.ops_after.get("IF", 0) == calls
+
+
 def test_lengths_of_layers_in_one_kernel() -> None:
     for direction in ("forward", "reverse"):
         model, feeds = layer("LSTM", "Y_h", "Y_c", steps=200, given="B sequence_lens", direction=direction)

@@ -188,6 +188,13 @@ def rank_of(type_: Type | None) -> int | None:
     return type_.rank if isinstance(type_, TensorType) else None
 
 
+def has_other_rank(a: Type | None, b: Type | None) -> bool:
+    """Whether both are tensors of one element, with different ranks."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.shape is None or b.shape is None:
+        return False
+    return len(a.shape) != len(b.shape) and all(size == 1 for size in (*a.shape, *b.shape))
+
+
 def compatible(a: Type | None, b: Type | None) -> bool:
     """Whether two types can be equal at run time: they differ only where one has an unknown rank or size."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):

@@ -1,6 +1,7 @@
-"""If with branches of different ranks: the ops after it may accept only one of them.
+"""Branches that cannot run: their ops, or those after them, do not accept the sizes of their operands.
 
-::
+A model for audio of 8 and 16 kHz has a branch for each: the frames of one do not fit the other, which ONNX Runtime
+never computes, while TFLite prepares both for the sizes of each run. Where the ops after a branch fail::
 
     y = If(size == 1) then Squeeze(x) else x    ->    y = Squeeze(x)
     z = Transpose(y, order of 2 axes)                 z = Transpose(y, order of 2 axes)
@@ -10,20 +11,44 @@ PyTorch's exporter writes such an If for `squeeze(dim)` of a dynamic size, altho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.types import TensorType
+from onnxtfl.rewriting.registry import Inlined
 
 BRANCHES = ("then_branch", "else_branch")
 _TRYING: ContextVar[bool] = ContextVar("trying", default=False)
 """Whether a copy is being lifted. No further branch is tried in it, so that the time stays linear."""
+
+
+def only_valid(node: Node, branches: Sequence[Inlined], lift: Callable[[Graph], None]) -> Inlined | None:
+    """Lift the `branches` of `node`, of which one runs, and return the one that is valid if the others are not.
+
+    Raises the InvalidModelError of the first if no branch is valid.
+    """
+    valid, errors = list[Inlined](), list[InvalidModelError]()
+    for branch in branches:
+        try:
+            lift(branch.region)
+            valid.append(branch)
+        except InvalidModelError as error:
+            errors.append(error)
+            _discard(branch.region)
+    if not errors:
+        return None
+    if not valid:
+        raise errors[0]
+    place = ("first", "second")[branches.index(valid[0])]
+    assume(f"{node.shown_name} runs its {place} branch: for the other one, {errors[0].message}")
+    return valid[0]
 
 
 def take_valid_branch(graph: Graph, node: Node, lift: Callable[[Graph], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
@@ -16,9 +16,10 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
+from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shown_sizes import operand_types
-from onnxtfl.ir.types import DType, TensorType, Type, shape_of
-from onnxtfl.rewriting.branches import take_valid_branch
+from onnxtfl.ir.types import DType, TensorType, Type, has_other_rank, shape_of
+from onnxtfl.rewriting.branches import only_valid, take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpret_stored
 from onnxtfl.rewriting.regions import prepare_region, set_regions
 from onnxtfl.rewriting.registry import ANY_VERSION, Inlined, LiftRule, Steps, rule_name, rules_for
@@ -130,10 +131,15 @@ def _lift_by_rule(graph: Graph, node: Node, rule: LiftRule, expand: Expand) -> N
     if isinstance(inlined, Inlined):
         _inline(graph, node, inlined.region, inlined.operands, expand)
         return
-    if inlined is not None:
+    if isinstance(inlined, Generator):
         _replace(graph, node, _lifted_steps(graph, node, inlined, expand))
         return
-    _lift_regions(node, expand)
+    only = only_valid(node, inlined, partial(lift, expand=expand)) if inlined is not None else None
+    if only is not None:
+        _inline(graph, node, only.region, only.operands, expand)
+        return
+    if inlined is None:
+        _lift_regions(node, expand)
     builder, values = _applied(graph, node, rule)
     if _is_integer_kernel(node) and _reinterpret(graph, node, values, builder.created):
         builder, values = _applied(graph, node, rule)
@@ -273,7 +279,7 @@ def _lift_regions(node: Node, expand: Expand) -> None:
         spare = [] if carried is None else [clone(region) for region in node.regions]
         for region in node.regions:
             lift(region, expand)
-        triples = [] if carried is None else carried(node)
+        triples = [] if carried is None else [_of_one_rank(node, *triple) for triple in carried(node)]
         wider = [(v.type, _wider(v.type, new.type, stated, widened, attempt)) for v, new, stated in triples]
         if all(old == new for old, new in wider):
             return
@@ -288,6 +294,16 @@ def _lift_regions(node: Node, expand: Expand) -> None:
             f"a loop around {MOST_CHANGING} other ones carries values whose sizes change", code="E-OP-005"
         )
     raise UnsupportedError("the types of the values that this loop carries change without end", code="E-OP-005")
+
+
+def _of_one_rank(node: Node, taken: Value, returned: Value, stated: Type | None) -> tuple[Value, Value, Type | None]:
+    """The triple of a carried value; one element that a body returns in another rank than it takes has that one."""
+    if not has_other_rank(returned.type, taken.type):
+        return taken, returned, stated
+    body = next(region for region in node.regions if any(v is taken for v in region.inputs))
+    made = reshape(Builder(body), returned, taken.shape)
+    body.outputs = [made if v is returned else v for v in body.outputs]
+    return taken, made, stated
 
 
 def _loops_within(node: Node) -> int:

@@ -18,7 +18,7 @@ from onnxtfl.ir.interpret import evaluate_node, is_small
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.sequences import Assembled
 from onnxtfl.ir.shapes import known_dims
-from onnxtfl.rewriting.registry import Inlined, Steps, rules_for
+from onnxtfl.rewriting.registry import Prepared, rules_for
 
 MAX_DEPTH = 8
 """The most producers that are evaluated for a condition."""
@@ -26,7 +26,7 @@ SMALL = 1 << 10
 """The most elements of a constant that is read for it."""
 
 
-def prepare_region(node: Node) -> Inlined | Steps | None:
+def prepare_region(node: Node) -> Prepared:
     """Run the rule for the regions of `node`; UnsupportedError if there is none."""
     if node.attributes.get("captures"):
         _capture_elements(node)

@@ -16,7 +16,8 @@ rule                signature
 lift_onnx           ``(b, node) -> Value | sequence of Values``: an ``onnx.X`` node as neutral ops
 upgrade             ``(b, node) -> None``: rewrite a node of an old since-version to a newer form, in place
 lift_tfl            ``(b, node) -> Value | sequence of Values``: a ``tfl.X`` node as neutral ops
-regions_of          ``(node) -> Inlined | Steps | None``: types and constants of the inputs of an op's regions
+regions_of          ``(node) -> Inlined | Steps | sequence of Inlined | None``: types and constants of the inputs of an
+                    op's regions; several: one of them runs
 carried_by          ``(node) -> triples``: the body's input and output for each value that a loop carries, declared type
 calls_custom        ``(node) -> attributes``: the Custom that a tfl op calls, with the option `allow_custom`
 lower_tfl           ``(node) -> Form | None``: the tfl op for a neutral node (None: this form does not apply)
@@ -34,7 +35,7 @@ import functools
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir.builder import Builder, Operand
@@ -56,7 +57,8 @@ CustomRule = Callable[[Node], Mapping[str, Any]]
 CarriedRule = Callable[[Node], Sequence[tuple[Value, Value, Type | None]]]
 Steps = Generator["Inlined", list[Value], Sequence[Value]]
 """Regions that together replace a node: each is yielded, its lifted outputs are sent; returns the node's results."""
-PrepareRule = Callable[[Node], "Inlined | Steps | None"]
+Prepared: TypeAlias = "Inlined | Steps | Sequence[Inlined] | None"
+PrepareRule = Callable[[Node], Prepared]
 DecomposeRule = Callable[[Builder, Node], "Lifted | None"]
 Condition = Callable[[Node], bool]
 Target = str

@@ -183,4 +183,4 @@ class ModelPair:
 
     def does_not_run(self, error: RunError, used: tuple[InputUsed, ...]) -> CheckReport:
         """The report if the second model does not run: no failure if the first one refuses these values too."""
-        return self.result(*judged_refusal(self.a, error), used)
+        return self.result(*judged_refusal(self.a, self.b, error), used)

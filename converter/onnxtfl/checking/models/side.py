@@ -189,9 +189,11 @@ class FirstRun:
         return [self.outputs, *(outputs for _, outputs in self.later)]
 
 
-def judged_refusal(first: Side, error: RunError) -> tuple[Literal["failed", "not checked"], str]:
+def judged_refusal(first: Side, second: Side, error: RunError) -> tuple[Literal["failed", "not checked"], str]:
     """Status and message of a check whose second model does not run; the first one may refuse the same inputs."""
     if first.refused is not None and first.refused.kind == error.kind == "run":
         advice = "give some that they take (onnxtfl check --data)"
         return "not checked", f"both models refuse these inputs (the second: {error.message}); {advice}"
-    return "not checked" if error.kind in _EXCUSES else "failed", f"the second model does not run: {error}"
+    is_open = any(not isinstance(size, int) for tensor in second.info.inputs for size in tensor.shape or ())
+    advice = "; convert with the sizes that you use (--input-shape)" if is_open and error.kind == "run" else ""
+    return "not checked" if error.kind in _EXCUSES else "failed", f"the second model does not run: {error}{advice}"

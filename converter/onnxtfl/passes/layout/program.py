@@ -53,8 +53,6 @@ def _sum(
     return {column: each for column, each in total.items() if each}
 
 
-_LARGE = 4096
-"""The columns of a program for which time counts."""
 _INTEGRAL = 1e-6
 """The largest error of an integral value."""
 
@@ -90,10 +88,9 @@ class _Program:
         Without the condition that values are integral, a program is solved in a fifth of the time. Its optimum is
         nearly always integral, and then that of the program.
         """
-        if len(self.cost) >= _LARGE:
-            values = self._optimum(is_integral=False)
-            if all(abs(value - round(value)) < _INTEGRAL for value in values):
-                return values
+        values = self._optimum(is_integral=False)
+        if all(abs(value - round(value)) < _INTEGRAL for value in values):
+            return values
         return self._optimum(is_integral=True)
 
     def _optimum(self, is_integral: bool) -> Sequence[float]:

@@ -27,6 +27,8 @@ from onnxtfl.ir.matching import made_by
 from onnxtfl.passes.quantize.extremes import ORDINARY, Extremes, extremes
 from onnxtfl.targets import Target
 
+_MARGIN = 2.0**10
+"""How much larger than estimated values may be: inputs of moderate magnitude are estimated as 1."""
 _TINY = 2.0**-100
 """Smaller by far than divisors that are not 0, and so are its products with the quotients that saturate."""
 
@@ -42,7 +44,7 @@ def saturate_quantized(graph: Graph, target: Target) -> None:
         quantization, x = node.result.tensor_type.quantization, node.operand(0)
         assert quantization is not None
         extreme, b = known.get(x, ORDINARY), Builder(graph, node, maker="saturate")
-        far = extreme.largest >= steps * min(quantization.scales)
+        far = extreme.largest * _MARGIN >= steps * min(quantization.scales)
         low, high = (constant(bound) for bound in quantization.bounds_along(x.rank))
         if extreme.nan:
             divided = _with_lowest_for_nan(b, x, low, known) if far and target.delegate_chain else None
