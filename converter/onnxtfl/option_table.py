@@ -171,7 +171,7 @@ _RESULT = (
         "Megabytes of constants that the conversion may compute."),
 )
 _PARTS = (
-    Option("input_shapes", Shapes(), None, (*_BUILDING, INSPECT), _SHAPES_HELP, flags="--input-shape"),
+    Option("input_shapes", Shapes(), None, (*_BUILDING, INSPECT, LLM), _SHAPES_HELP, flags="--input-shape"),
     Option("dims", Sizes(), None, (*_BUILDING, INSPECT),
         "Size of a dimension in all inputs that have it, by its name, like batch=1 (repeatable).", flags="--dim"),
     Option("elements", Elements(), None, (TO_TFLITE, INSPECT),

@@ -121,6 +121,20 @@ def test_keys_and_values_beside_other_state() -> None:
     assert "it has state that is not keys and values: past.2.conv" in said and "looked for" not in said
 
 
+def test_other_inputs() -> None:
+    """Gemma 3n: embeddings of each layer."""
+    inputs, outputs = caches("past.{0}.{1}", "present.{0}.{1}")
+    layers = state("per_layer_inputs", "new", 2, 16)
+    said = refusal([state("inputs_embeds", "new", 64), layers, MASK, *inputs], [LOGITS, *outputs])
+    assert "it has other inputs: per_layer_inputs" in said and "export the decoder without these inputs" in said
+
+
+def test_a_decoder_without_logits() -> None:
+    inputs, outputs = caches("past.{0}.{1}", "present.{0}.{1}")
+    said = refusal([TOKENS, MASK, *inputs], [state("hidden_states", "new", 64), *outputs])
+    assert "looked for an output of logits (logits)" in said and "without `exclude_lm_head`" in said
+
+
 def test_a_decoder_that_reads_an_encoder() -> None:
     inputs, outputs = caches("past_key_values.{0}.decoder.{1}", "present.{0}.decoder.{1}")
     states = state("encoder_hidden_states", "text", 64)

@@ -64,7 +64,8 @@ def describe(path: Path, model: Model) -> ModelInfo:
     infos = tuple(described(name, value.type, format_) for name, value in outputs)
     wider = _declared(model)
     inputs, infos = (tuple(replace(i, declared=wider.get(i.name, "")) for i in side) for side in (inputs, infos))
-    return ModelInfo(path, format_, inputs, infos, any(map(_is_hybrid, graph.walk())))
+    is_hybrid = any(_is_hybrid(node) for one in model.graphs() for node in one.walk())
+    return ModelInfo(path, format_, inputs, infos, is_hybrid)
 
 
 def _declared(model: Model) -> dict[str, str]:

@@ -104,6 +104,7 @@ def convert(
     time_limit: float = 300.0,
     quantize: Literal["dynamic", "float16"] | None = None,
     float16: Literal["float32", "native"] = "float32",
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
     min_runtime: str = "2.14",
     max_memory: float = 1024.0,
     plugins: Sequence[str] | None = None,
@@ -115,6 +116,7 @@ def convert(
     ``pip install 'onnxtfl[llm]'``, or a .tflite with the model only; or a folder, for a .litertlm named as the model.
     The model has the signatures ``prefill_N``, one for each number of new tokens in ``prefill``, and ``decode``, which
     share caches of ``context`` places. ``prefill_logits``: with logits in prefill signatures too.
+    ``input_shapes``: the sizes of the inputs of an encoder, where they are open.
     ``quantize``: weights of int8, with activations rounded at run time ("dynamic"), or of float16, by litert-quantizer
     (``pip install 'onnxtfl[quantize]'``). The check decodes tokens greedily after several prompts, by the source in
     ONNX Runtime and by the result in LiteRT.
@@ -163,13 +165,20 @@ def convert(
 
 
 def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: PathLike) -> Sizes:
-    """The sizes of the signatures. Raises UsageError for those that a decoder of this kind cannot have."""
+    """The sizes of the signatures. Raises UsageError for what a decoder of this kind cannot have."""
+    from onnxtfl.llm.decoders import BOTH, Decoder
     from onnxtfl.llm.encoder_decoders import EncoderDecoder
     from onnxtfl.llm.fixed_decoders import FixedDecoder
     from onnxtfl.llm.sizes import sizes_of
 
+    if given["input_shapes"] and not isinstance(kind, EncoderDecoder):
+        message = "`input_shapes`: the sizes of a decoder are `context` and `prefill`"
+        raise UsageError(message, hint="leave it out", code="E-USE-006")
     if isinstance(kind, FixedDecoder):
         return _of_files(kind, given)
+    if _suffix(target) == CONTAINER and isinstance(kind, Decoder) and any(cache.kind == BOTH for cache in kind.caches):
+        message = "LiteRT-LM has a cache of keys and one of values for each layer: this decoder has both in one"
+        raise UsageError(message, hint=f"name the result *{MODEL}", code="E-USE-006")
     sizes = sizes_of(files, given["prefill"], given["context"])
     return _of_first_tokens(sizes, given["prefill"], target) if isinstance(kind, EncoderDecoder) else sizes
 

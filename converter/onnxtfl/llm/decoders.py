@@ -17,6 +17,8 @@ _EMBEDDINGS = ("inputs_embeds", "input_embeds", "inputs_embeddings", "embeddings
 _ATTENTION = ("attention_mask", "mask")
 _POSITIONS = ("position_ids", "cache_position", "positions", "input_pos")
 _INTEGERS = (DType.INT32, DType.INT64)
+BOTH, STACKED = "kv", 4
+"""The kind of a cache with keys and values ([2, batch, heads, places, size]), and the rank of others at most."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +88,20 @@ def _refusal(
     found += [f"it has state that is not keys and values: {some(states)}"] if states else []
     found += [f"it has other inputs: {some(rest)}"] if rest and caches else []
     found.append(f"its inputs are {some([str(v.name) for v in graph.inputs])}, its outputs {some(names)}")
-    return UnsupportedError(
-        f"not a decoder with caches of keys and values: {'; '.join(found)}", hint=_hint(states, rest), code="E-OP-010"
-    )
+    hint = _hint(states, rest, bool(caches), bool(logits))
+    message = f"not a decoder with caches of keys and values: {'; '.join(found)}"
+    return UnsupportedError(message, hint=hint, code="E-OP-010")
 
 
-def _hint(states: Sequence[str], rest: Sequence[str]) -> str:
+def _hint(states: Sequence[str], rest: Sequence[str], has_caches: bool, has_logits: bool) -> str:
     if states:
         return "LiteRT-LM keeps keys and values from token to token only: convert it as a model with state"
-    if any("encoder" in name for name in rest):
+    if any(word in name for name in rest for word in ("encoder", "cross")):
         return "convert an encoder-decoder from the folder that `optimum-cli export onnx` writes, to a .tflite"
+    if has_caches and not has_logits:
+        return "export the decoder with its last product (by ONNX Runtime's generator without `exclude_lm_head`)"
+    if has_caches and rest:
+        return "export the decoder without these inputs: with token ids, where they are embeddings"
     return "export the decoder with its caches (`optimum-cli export onnx --task text-generation-with-past`)"
 
 
@@ -125,7 +131,8 @@ def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
         place = _place(str(value.name))
         present = by_words.get(_words(str(value.name))) if place is not None else None
         if place is None and len(listed) == len(floats):
-            place, present = ("kv"[number % 2], number // 2), listed[number]
+            stacked = value.rank > STACKED
+            place, present = (BOTH, number) if stacked else ("kv"[number % 2], number // 2), listed[number]
         axis = None if present is None else _grown_axis(value, presents[present])
         if place is not None and present is not None and axis is not None:
             yield Cache(str(value.name), present, *place, axis)
@@ -133,7 +140,7 @@ def _caches(graph: Graph, names: Sequence[str]) -> Iterator[Cache]:
 
 def cross_name(name: str) -> str | None:
     """The new name of a cache of keys or values of an encoder's states; None for other values."""
-    place = _place(name) if "encoder" in _words(name) else None
+    place = _place(name) if {"encoder", "cross"} & set(_words(name)) else None
     return None if place is None else f"cross_kv_cache_{place[0]}_{place[1]}"
 
 

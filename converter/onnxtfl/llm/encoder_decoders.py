@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from onnxtfl.errors import UnsupportedError
+from onnxtfl.errors import UnsupportedError, UsageError
 from onnxtfl.formats import files
 from onnxtfl.ir.dims import SymDim
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.types import shape_of
 from onnxtfl.llm.decoders import Cache, Decoder, cross_name, decoder_of
+from onnxtfl.llm.model_files import CONFIG, ModelFiles
 from onnxtfl.options import Options
 from onnxtfl.passes.states.first_caches import FirstCaches
 from onnxtfl.passes.states.fixed_caches import FixedCaches
@@ -22,10 +23,16 @@ from onnxtfl.pipeline import inspect, onnx_to_tflite_entries
 from onnxtfl.pipeline_report import Report
 
 ENCODE, PREFILL, DECODE = "encode", "prefill", "decode"
+_Sizes = dict[str, tuple[int, ...]]
+Shapes = Mapping[str, Sequence[int | str]]
 _FILLED = "filled"
 _BRANCH = "use_cache_branch"
 """The input of a merged decoder that says whether there are caches."""
 _STATES = "encoder_hidden_states"
+_OF_ENCODER = "encoder_"
+"""What decoders write before the name of an input that their encoder has too."""
+_ENCODER = "encoder.onnx"
+"""The encoder that ONNX Runtime's generator writes beside a decoder."""
 _NAME = re.compile(r"decoder(_with_past)?_model(_merged)?(?P<rest>.*)\.onnx")
 
 
@@ -33,11 +40,15 @@ _NAME = re.compile(r"decoder(_with_past)?_model(_merged)?(?P<rest>.*)\.onnx")
 class EncoderDecoder:
     """The files of an encoder-decoder: encoder, decoder of the first tokens, decoder of later ones (the same one where
     both are merged).
+
+    ``has_crosses``: the encoder computes the keys and values of its states, and first tokens are later ones after no
+    others.
     """
 
     encoder: Path
     first: Path
     later: Path
+    has_crosses: bool = False
 
     @property
     def file(self) -> Path:
@@ -50,7 +61,10 @@ def encoder_decoder_at(model: object, graph: Graph) -> EncoderDecoder | None:
     Optimum names them) with this graph is one; None for another model. Raises UnsupportedError where one is missing.
     """
     path = Path(os.fspath(model)) if isinstance(model, str | os.PathLike) else None
-    if path is None or not any(str(v.name).startswith("encoder_") for v in graph.inputs):
+    names = [str(v.name) for v in graph.inputs]
+    if path is not None and any(map(cross_name, names)) and (encoder := path.parent / _ENCODER).is_file():
+        return EncoderDecoder(encoder, path, path, True)
+    if path is None or not any(name.startswith(_OF_ENCODER) for name in names):
         return None
     match = _NAME.fullmatch(path.name)
     rest = match["rest"] if match is not None else ""
@@ -76,23 +90,82 @@ def encoder_decoder_to_tflite(
     """Write the signatures of an encoder-decoder to a seekable binary file.
 
     ``new``: the number of the first tokens; ``context``: the places of the decoder's caches, and the tokens of an
-    encoder of open length.
+    encoder of open length; ``options.input_shapes``: the sizes of its inputs, if others.
     """
-    options = replace(options, record=False)
-    encode = _encoder_options(files.read(model.encoder).main, options, context)
+    given, options = options.input_shapes or {}, replace(options, record=False, input_shapes=None)
+    encode, shapes = _encoder_options(model.encoder, options, given, context)
+    if model.has_crosses:
+        return onnx_to_tflite_entries(out, _with_crosses(model, encode, options, (new, context)))
     (states,) = inspect(model.encoder, "lifted", encode).outputs
     later = decoder_of(files.read(model.later).main, has_encoder=True)
+    read = _Read(states.shape[1], {f"{_OF_ENCODER}{name}": shape for name, shape in shapes.items()})
     entries = {
         ENCODE: (model.encoder, encode),
-        PREFILL: (model.first, _first(files.read(model.first).main, later, options, (new, context), states.shape[1])),
-        DECODE: (model.later, _later(files.read(model.later).main, later, options, context, states.shape[1])),
+        PREFILL: (model.first, _first(files.read(model.first).main, later, options, (new, context), read)),
+        DECODE: (model.later, _later(files.read(model.later).main, later, options, (1, context), read)),
     }
     return onnx_to_tflite_entries(out, entries)
 
 
-def _encoder_options(graph: Graph, options: Options, length: int) -> Options:
-    (output,) = graph.output_names or [str(v.name) for v in graph.outputs]
-    return replace(options, input_shapes=dict(_sizes(graph.inputs, length)), rename={output: _STATES})
+def _with_crosses(
+    model: EncoderDecoder, encode: Options, options: Options, sizes: tuple[int, int]
+) -> dict[str, tuple[Path, Options]]:
+    """The files and options of the signatures where the encoder computes the cross caches."""
+    made, graph, (new, context) = inspect(model.encoder, "lifted", encode), files.read(model.first).main, sizes
+    names = map(cross_name, encode.outputs or ())
+    shapes = {name: tuple(value.shape) for name, value in zip(names, made.outputs, strict=True)}
+    crossed = {name: shapes[cross] for v in graph.inputs if (cross := cross_name(name := str(v.name))) in shapes}
+    read, decoder = _Read(context, crossed), decoder_of(graph, has_encoder=True)
+    parts = {key: _later(graph, decoder, options, (n, context), read) for key, n in ((PREFILL, new), (DECODE, 1))}
+    return {ENCODE: (model.encoder, encode), **{key: (model.first, part) for key, part in parts.items()}}
+
+
+def _encoder_options(file: Path, options: Options, given: Shapes, length: int) -> tuple[Options, _Sizes]:
+    """The options of the encoder, with the sizes of its inputs."""
+    graph = files.read(file).main
+    outputs = graph.output_names or [str(v.name) for v in graph.outputs]
+    renamed = {name: cross for name in outputs if (cross := cross_name(name)) is not None}
+    renamed = renamed or {outputs[0]: _STATES}
+    found = dict(_sizes(graph.inputs, length))
+    images = {str(v.name): _image(ModelFiles(file)) for v in graph.inputs if _is_open_image(v)}
+    shapes = found | {name: shape for name, shape in images.items() if shape}
+    for name, shape in given.items():
+        sizes = tuple(n for n in shape if isinstance(n, int) and n > 0)
+        if name not in found or len(sizes) < len(shape) or sizes[0] != 1:
+            message = f"`input_shapes` of {name!r}: the inputs of the encoder are {', '.join(found)}, with a batch of 1"
+            raise UsageError(message, hint="name one of these, like NAME:1,SIZE")
+        shapes[name] = sizes
+    return replace(options, input_shapes=shapes, outputs=list(renamed), rename=renamed), shapes
+
+
+def _is_open_image(value: Value) -> bool:
+    """Whether an input is an image [batch, channels, height, width] of any size."""
+    shape = shape_of(value.type)
+    return shape is not None and len(shape) == 4 and all(isinstance(dim, SymDim) for dim in shape)
+
+
+def _image(files_: ModelFiles) -> tuple[int, ...]:
+    """The sizes of an image that the configuration of the encoder names; () where it names none."""
+    encoder = files_.table(CONFIG).get("encoder")
+    encoder = encoder if isinstance(encoder, dict) else {}
+    channels, size = encoder.get("num_channels", 3), encoder.get("image_size")
+    sizes = [size, size] if isinstance(size, int) else size
+    numbers = [channels, *sizes] if isinstance(sizes, list) and len(sizes) == 2 else []
+    return (1, *numbers) if numbers and all(isinstance(n, int) for n in numbers) else ()
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a decoder reads of its encoder: the number of states, and the sizes of the encoder's inputs by the names
+    that decoders have for them. A mask may be longer than the states, for a decoder that shortens it by itself.
+    """
+
+    length: int
+    inputs: Mapping[str, tuple[int, ...]]
+
+    def sizes(self, values: list[Value]) -> dict[str, tuple[int, ...]]:
+        found = dict(_sizes(values, self.length))
+        return {name: self.inputs.get(name, shape) for name, shape in found.items()}
 
 
 def _sizes(values: list[Value], length: int) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -113,7 +186,7 @@ def _branch(graph: Graph, has_caches: bool) -> Mapping[str, bool]:
     return {str(v.name): has_caches for v in graph.inputs if v.name == _BRANCH}
 
 
-def _first(graph: Graph, later: Decoder, options: Options, sizes: tuple[int, int], length: int) -> Options:
+def _first(graph: Graph, later: Decoder, options: Options, sizes: tuple[int, int], read: _Read) -> Options:
     new, context = sizes
     others = [v for v in _others(graph, later) if cross_name(str(v.name)) is None]
     crossed = {name: cross for name in graph.output_names if (cross := cross_name(name)) is not None}
@@ -123,7 +196,7 @@ def _first(graph: Graph, later: Decoder, options: Options, sizes: tuple[int, int
         _branch(graph, False),
     )  # fmt: skip
     outputs = [later.logits, *(c.present for c in later.caches), *crossed]
-    return replace(options, caches=caches, outputs=outputs, input_shapes=dict(_sizes(others, length)))
+    return replace(options, caches=caches, outputs=outputs, input_shapes=read.sizes(others))
 
 
 def _presents(caches: tuple[Cache, ...]) -> Iterator[tuple[str, str]]:
@@ -131,13 +204,14 @@ def _presents(caches: tuple[Cache, ...]) -> Iterator[tuple[str, str]]:
         yield cache.present, cache.name
 
 
-def _later(graph: Graph, later: Decoder, options: Options, context: int, length: int) -> Options:
+def _later(graph: Graph, later: Decoder, options: Options, sizes: tuple[int, int], read: _Read) -> Options:
+    new, context = sizes
     others = _others(graph, later)
     names = dict(_presents(later.caches)) | {c.past: c.name for c in later.caches} | {later.logits: "logits"}
     renamed = {str(v.name): cross_name(str(v.name)) or str(v.name) for v in others}
     caches = FixedCaches(
-        later.tokens, names, {c.past: c.axis for c in later.caches}, _FILLED, context, 1, later.attention,
+        later.tokens, names, {c.past: c.axis for c in later.caches}, _FILLED, context, new, later.attention,
         later.positions, renamed, _branch(graph, True),
     )  # fmt: skip
     outputs = [later.logits, *(c.present for c in later.caches)]
-    return replace(options, caches=caches, outputs=outputs, input_shapes=dict(_sizes(others, length)))
+    return replace(options, caches=caches, outputs=outputs, input_shapes=read.sizes(others))

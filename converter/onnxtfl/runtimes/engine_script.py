@@ -33,11 +33,15 @@ def texts(module: Any, model: str, asked: Asked) -> Asked:
 
 
 def _continued(module: Any, engine: Any, text: str, steps: int) -> tuple[list[int], str]:
-    """The tokens of a prompt, and the text of up to ``steps`` tokens that follow."""
-    start = engine.bos_token_id
+    """The tokens of a prompt, and the text of up to ``steps`` tokens that follow; none for a text without tokens, which
+    the engine refuses (a tokenizer that does not read its own texts).
+    """
+    start, tokens = engine.bos_token_id, engine.tokenize(text)
+    if not tokens:
+        return [], ""
     greedy = module.SamplerConfig(top_k=1, temperature=1.0)
     how = {"apply_prompt_template": False, "sampler_config": greedy, "max_output_tokens": steps}
     with engine.create_session(**how) as session:
         session.run_prefill([text])
         answer = session.run_decode().texts[0]
-    return [*([] if start is None else [start]), *engine.tokenize(text)], answer
+    return [*([] if start is None else [start]), *tokens], answer

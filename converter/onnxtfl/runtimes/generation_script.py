@@ -8,7 +8,8 @@ A plan says what to decode::
      "pieces": [[signature, size, count]],                        of a model with caches of a fixed length
      "files": {role: path},                                       of a model of several .onnx files
      "outputs": {signature: {output: name}},                      of .onnx files that are signatures
-     "encoder": {"seed", "count", "inputs": [[name, shape, dtype, limit]]},    of an encoder-decoder
+     "encoder": {"seed", "count", "inputs": [[name, shape, dtype, limit]],     of an encoder-decoder
+                 "places"},                                       to which .onnx files get padded inputs, if any
      "crossed": [[past, present]],                                its caches of the encoder's states
      "embedder": path}                                            a .tflite with the embeddings of tokens
 
@@ -108,9 +109,11 @@ class Growing:
         return found[self.names["logits"]].reshape(-1, found[self.names["logits"]].shape[-1])[-1].astype(np.float32)
 
     def _integers(self, name: str, rows: Any) -> Any:
-        """`rows` [1, N] in the type and rank of an input."""
+        """`rows` [1, N] in the type and rank of an input, repeated along axes before these."""
         slot = self.slots[self.names[name]]
         array = np.asarray([list(row) for row in rows]).astype(slot.type[len("tensor(") : -1])
+        if len(slot.shape) > array.ndim:
+            return np.broadcast_to(array, (*slot.shape[: -array.ndim], *array.shape)).copy()
         return array.reshape(array.shape[2 - len(slot.shape) :])
 
 
@@ -201,8 +204,13 @@ class Encoded:
 
     def begin(self, tokens: list[int]) -> Any:
         """The logits after the first tokens."""
-        found = self._run(self.prefill, {"tokens": np.asarray([tokens], np.int32)})
-        self.filled = len(tokens)
+        slots, count = self.prefill.get_input_details(), len(tokens)
+        self.caches = {n: np.zeros(s["shape"], s["dtype"]) for n, s in slots.items() if n.startswith("kv_cache_")}
+        visible = np.arange(self.places) <= np.arange(count)[:, None]
+        mask = np.where(visible, np.float32(0), np.float32(MASKED))[None, None]
+        given = {"input_pos": np.arange(count, dtype=np.int32), "mask": mask} if "mask" in slots else {}
+        found = self._run(self.prefill, {"tokens": np.asarray([tokens], np.int32), **given})
+        self.filled = count
         return found
 
     def feed(self, token: int) -> Any:
@@ -231,11 +239,13 @@ class EncodedOnnx:
         self.names, self.crossed = plan["names"], dict(plan["crossed"])
         self.caches = {**{past: present for past, present, _, _ in plan["caches"]}, **self.crossed}
         slots = {slot.name: slot for slot in encoder.get_inputs()}
-        read = read_by_encoder(plan, {})
+        read = read_by_encoder(plan, _padded_sizes(plan["encoder"]))
         given = {name: array.astype(dtype_of(slots[name])) for name, array in read.items() if name in slots}
-        (states,) = encoder.run(None, given)
+        found = dict(zip([slot.name for slot in encoder.get_outputs()], encoder.run(None, given)))
+        self.axes = {past: axis for past, _, _, axis in plan["caches"]}
+        self.of_encoder = {past: found[present] for past, present in self.crossed.items() if present in found}
         others = {slot.name for session in (self.first, self.later) for slot in session.get_inputs()}
-        self.given = {"encoder_hidden_states": states}
+        self.given = {"encoder_hidden_states": next(iter(found.values())), **self.of_encoder}
         self.given.update({f"encoder_{name}": array for name, array in read.items() if f"encoder_{name}" in others})
         self.filled = 0
         self.past: dict[str, Any] = {}
@@ -243,16 +253,21 @@ class EncodedOnnx:
     def begin(self, tokens: list[int]) -> Any:
         """The logits after the first tokens."""
         slots = {slot.name: slot for slot in self.first.get_inputs()}
-        empty = {name: self._empty(slots[name]) for name in self.caches if name in slots}
+        empty = {
+            name: self._empty(slots[name]) for name in self.caches.keys() - self.of_encoder.keys() if name in slots
+        }
         return self._run(self.first, tokens, {**empty, "use_cache_branch": np.asarray([False])})
 
     def feed(self, token: int) -> Any:
         """The logits after one more token."""
         return self._run(self.later, [token], {**self.past, "use_cache_branch": np.asarray([True])})
 
-    @staticmethod
-    def _empty(slot: Any) -> Any:
-        return np.zeros([n if isinstance(n, int) else 1 for n in slot.shape], dtype_of(slot))
+    def _empty(self, slot: Any) -> Any:
+        """A cache of no tokens; of one, which is not read, where a branch for the first tokens is in the same file."""
+        sizes = [n if isinstance(n, int) else 1 for n in slot.shape]
+        if self.of_encoder:
+            sizes[self.axes[slot.name]] = 0
+        return np.zeros(sizes, dtype_of(slot))
 
     def _run(self, session: Any, tokens: list[int], inputs: dict[str, Any]) -> Any:
         end, slots = self.filled + len(tokens), {slot.name: slot for slot in session.get_inputs()}
@@ -261,9 +276,17 @@ class EncodedOnnx:
         feeds = {name: given[name].astype(dtype_of(slot)) for name, slot in slots.items()}
         found = dict(zip([slot.name for slot in session.get_outputs()], session.run(None, feeds)))
         is_first, self.filled = not self.filled, end
-        kept = self.caches if is_first else self.caches.keys() - self.crossed.keys()
+        kept = self.caches.keys() - (self.of_encoder if is_first else self.crossed).keys()
         self.past = {**self.past, **{past: found[self.caches[past]] for past in kept}}
         return found[self.names["logits"]][0, -1].astype(np.float32)
+
+
+def _padded_sizes(asked: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of padded inputs by name; none where they are not padded."""
+    places = asked.get("places")
+    if places is None:
+        return {}
+    return {name: [1, *(places if n is None else n for n in shape[1:])] for name, shape, _, _ in asked["inputs"]}
 
 
 def read_by_encoder(plan: Plan, sizes: dict[str, Any]) -> dict[str, Any]:

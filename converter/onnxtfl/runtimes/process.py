@@ -35,10 +35,12 @@ POLL = 1.0
 """Seconds between two checks whether the process is alive."""
 PATIENCE = 5.0
 """Seconds for a process to end that closed its output: it is killed then."""
-_QUIET = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+_DEFAULTS = {"OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1", "ORT_QMOE_CPU_QNBIT_GEMM": "0"}
 """NumPy would start a thread for each core, which costs as much as all other imports; the runtimes have their own.
 
-ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files.
+ONNX Runtime 1.31 would leave a file of its telemetry in the folder of temporary files. Its experts (QMoE) with 8-bit
+weights in blocks would round the tokens to int8, which changes their result by 1 %, and may swap experts of the next
+layer.
 """
 LARGE = 64 << 20
 """From this size in bytes on, the session of a model is closed after a run, and its weights are not packed."""
@@ -76,7 +78,7 @@ DEFAULT = RunOptions()
 
 def environment() -> dict[str, str]:
     """The environment variables of a process that runs models."""
-    return {**_QUIET, **os.environ}
+    return {**_DEFAULTS, **os.environ}
 
 
 class Worker:

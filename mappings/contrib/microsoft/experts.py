@@ -80,7 +80,8 @@ def _quantized_mixture(b: Builder, node: Node) -> Value:
     """A mixture with quantized weights, whose gates are the softmax over the selected experts, or `router_weights`.
 
     ONNX Runtime's kernel for blockwise 8-bit weights quantizes the tokens to int8, too, which changes the result by
-    about 1 % (measured with 1.31); here the tokens stay float.
+    about 1 % (measured with 1.32; not where the environment variable ORT_QMOE_CPU_QNBIT_GEMM is 0); here the tokens
+    stay float.
     """
     _refuse_unsupported(node, 8, 9, 10, 13, *range(15, 21))
     kind = node.attr("quant_type", "int")

@@ -53,7 +53,8 @@ class FixedCaches:
     ``names``: the new name of each cache, by that of its input and of its output. ``past``: the axis along which each
     cache grows, by the name of its input. ``filled``: the symbol of the number of tokens in them. ``places``: the
     places of a cache. ``new``: the number of new tokens. ``attention``: the mask of valid tokens, "" if there is none.
-    ``positions``: the positions of the new tokens, "" if there are none. ``others``: the new names of all other inputs,
+    ``positions``: the positions of the new tokens, "" if there are none; a position along each of several axes of an
+    image ([3, 1, N]) is that in the text. ``others``: the new names of all other inputs,
     whose sizes are static. ``set_to``: the value of an input that becomes constant.
     """
 
@@ -76,11 +77,13 @@ class FixedCaches:
         shapes[self.attention] = (1, filled + self.new)
         for value in graph.inputs:
             if isinstance(value.type, TensorType) and value.name in self.past:
-                axis = self.past[str(value.name)]
-                value.type = value.type.with_shape((1, *value.shape[1:axis], filled, *value.shape[axis + 1 :]))
+                axis, batch = self.past[str(value.name)], _batch_axis(value, self.past[str(value.name)])
+                sizes: dict[int, Dim] = {axis: filled, batch: 1}
+                value.type = value.type.with_shape(tuple(sizes.get(k, dim) for k, dim in enumerate(value.shape)))
             elif isinstance(value.type, TensorType) and value.name in shapes:
+                ids = shapes[value.name][-value.rank :]
                 is_embedded = value.name == self.tokens and value.rank > 2
-                new = (1, self.new, *value.shape[2:]) if is_embedded else shapes[value.name][-value.rank :]
+                new = (1, self.new, *value.shape[2:]) if is_embedded else (*value.shape[: value.rank - len(ids)], *ids)
                 value.type = value.type.with_shape(new)
 
     def decide(self, graph: Graph) -> bool:
@@ -96,6 +99,12 @@ class FixedCaches:
         the ops of decoders do.
         """
         _Rewriting(graph, self).run()
+
+
+def _batch_axis(cache: Value, axis: int) -> int:
+    """The axis of sequences: the first one, or the first open one of a cache with keys and values ([2, batch, ...])."""
+    is_open = [k != axis and not isinstance(dim, int) for k, dim in enumerate(cache.shape)]
+    return is_open.index(True) if cache.rank > 4 and any(is_open) else 0
 
 
 def set_inputs(graph: Graph, values: Mapping[str, bool]) -> None:
@@ -151,7 +160,8 @@ class _Rewriting:
         self.new[old] = self.b(ops.Convert, tokens, dtype=old.dtype)
         if c.positions:
             positions = named[c.positions]
-            self.new[positions] = self._like(self.b(ops.Reshape, self.at, list(positions.shape)), positions)
+            row = self.b(ops.Reshape, self.at, [*[1] * (positions.rank - 1), c.new])
+            self.new[positions] = self._like(self.b(ops.BroadcastTo, row, list(positions.shape)), positions)
         if c.attention:
             self.new[named[c.attention]] = self._like(self._filled_places(), named[c.attention])
         written = {c.names.get(name): v for name, v in zip(self.graph.output_names, self.graph.outputs, strict=True)}

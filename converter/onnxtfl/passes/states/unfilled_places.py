@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.declaration import SharedAxes
 from onnxtfl.ir.dims import Dim
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.numeric import highest, lowest
@@ -46,7 +47,7 @@ def operands_without_unfilled(
 
     ``places``: whether an axis of this size in the source has the places of a cache.
     """
-    if issubclass(node.op, Elementwise) or node.op in _SEPARATE:
+    if _is_elementwise(node) or node.op in _SEPARATE:
         return list(operands)
     if not any(places(dim) for v in node.operands if v is not None for dim in v.tensor_type.shape or ()):
         return list(operands)
@@ -68,6 +69,11 @@ def operands_without_unfilled(
         shape[axis] = -1
         new = b(ops.Select, b(ops.Reshape, is_filled(x.shape[axis]), shape), new, b.scalar(neutral(x.dtype), new))
     return [new, *operands[1:]]
+
+
+def _is_elementwise(node: Node) -> bool:
+    """Whether an element of the result depends on those at the same place of all operands only."""
+    return issubclass(node.op, Elementwise) or node.op.shared_axes == SharedAxes(None)
 
 
 def _combined(node: Node) -> tuple[Sequence[int] | None, Neutral | None]:
