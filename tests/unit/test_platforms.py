@@ -26,7 +26,8 @@ _MISSING = (
     *("copy_file_range", "set_blocking", "sched_getaffinity", "O_NOFOLLOW", "O_DIRECTORY", "O_NONBLOCK", "O_CLOEXEC"),
 )
 _HIDING = f"""
-import builtins, io, os, signal, subprocess, sys, _signal
+import builtins, io, os, shutil, signal, subprocess, sys, _signal
+shutil._use_fd_functions = False
 import multiprocessing.popen_spawn_posix, multiprocessing.synchronize, multiprocessing.resource_tracker
 for name in ("fcntl", "resource"):
     sys.modules[name] = None
