@@ -31,5 +31,6 @@ def test_three_rows_of_positions(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "model.onnx")
     done = llm.convert(tmp_path / "model.onnx", tmp_path / "m.tflite", prefill=[4, 16], context=64, check="require")
     assert done.check is not None and all("the same 32 tokens" in one.note for one in done.check.outputs)
+    assert any("along all axes of 'position_ids'" in text for text in done.assumptions)
     signature = next(s for s in files.read(tmp_path / "m.tflite").signatures if s.key == "decode")
     assert tuple(signature.graph.inputs[dict(signature.inputs)["input_pos"]].shape) == (1,)

@@ -47,7 +47,7 @@ class LlmConversion:
     ``prefill``: the new tokens of each prefill signature. ``context``: the places of the caches. ``caches``: name,
     dtype and shape of each. ``ops``: nodes by op, by signature. ``metadata``: those that were written, and
     ``tokenizer``: the path of its file, None for a .tflite. ``size``: bytes. ``path``: None if the check failed and
-    nothing was kept.
+    nothing was kept. ``assumptions``: what has to be true of the inputs.
     """
 
     path: Path | None
@@ -61,6 +61,7 @@ class LlmConversion:
     seconds: float
     peak_memory: int | None
     check: CheckReport | None = None
+    assumptions: tuple[str, ...] = ()
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The report as rows of a table; ``verbose``: with the ops and caches of all signatures."""
@@ -70,6 +71,7 @@ class LlmConversion:
         rows += [Row("", f"and {len(self.caches) - len(shown)} more")] if len(shown) < len(self.caches) else []
         ops = self.ops if verbose else {"decode": self.ops["decode"]}
         rows += titled("ops", [f"{key}  {sum(n.values())}: {ranked(n, verbose)}" for key, n in ops.items()])
+        rows += titled("assumed", list(self.assumptions))
         rows += [] if self.tokenizer is None else [Row("tokenizer", os.fspath(self.tokenizer))]
         rows += titled("metadata", [f"{key}  {_shortened(value)}" for key, value in (self.metadata or {}).items()])
         memory = f", peak memory {byte_count(self.peak_memory)}" if self.peak_memory else ""
@@ -158,6 +160,7 @@ def convert(
         time.perf_counter() - started,
         platform_calls.peak_memory(),
         compared,
+        tuple(dict.fromkeys(one.text for report in reports.values() for one in report.assumptions if not one.is_minor)),
     )
     if problem:
         raise CheckFailedError(problem, conversion=made, hint=f"the result is kept in {made.path}" if made.path else "")

@@ -29,6 +29,7 @@ import numpy as np
 from onnxtfl.dataclass import dataclass
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dependencies import needed_values
@@ -160,6 +161,8 @@ class _Rewriting:
         self.new[old] = self.b(ops.Convert, tokens, dtype=old.dtype)
         if c.positions:
             positions = named[c.positions]
+            if positions.rank > 2:
+                assume(f"the positions of a token along all axes of {c.positions!r} are its place: it is of a text")
             row = self.b(ops.Reshape, self.at, [*[1] * (positions.rank - 1), c.new])
             self.new[positions] = self._like(self.b(ops.BroadcastTo, row, list(positions.shape)), positions)
         if c.attention:
