@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.declaration import UnknownRankError
 from onnxtfl.ir.graph import OPS, Graph, Node, Value
 from onnxtfl.ir.op import Effect, Op
 from onnxtfl.ir.quantized import may_match, touches_quantized
@@ -98,7 +99,10 @@ class Patterns:
             structure = structure_of(node) if local else None
             if structure is not None and (rewrite, structure) in declined:
                 continue
-            result = builder.tried(rewrite, node)
+            try:
+                result = builder.tried(rewrite, node)
+            except UnknownRankError:  # equations of shapes do not hold for it; where it has to be known, rules say so
+                result = None
             if result is not None and pays and not pays(builder.maker, replaced(graph, node), builder.created):
                 builder.undo()
                 result = None
