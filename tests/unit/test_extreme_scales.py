@@ -241,6 +241,22 @@ def test_inputs_saturate_in_tiny_steps(dtype: str, scale: float) -> None:
     assert ("MINIMUM" in conversion.report.ops_after) == (scale < 1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_exponentials_saturate(dtype: str) -> None:
+    """exp(36) in steps of 0.001 has more than 32 bits: QUANTIZE made it the lowest integer."""
+    scale = 36.0 / np.iinfo(dtype).max
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("Exp", ["a"], ["e"]),
+        helper.make_node("QuantizeLinear", ["e", "t", "z"], ["y"]),
+    ]
+    constants = {"s": F(scale), "t": F(1e-3), "z": np.asarray(0, dtype)}
+    model = onnx_model(nodes, [("x", TYPES[dtype], [4])], [("y", TYPES[dtype], None)], constants, 21)
+    model.ir_version = 10
+    most = np.iinfo(dtype).max
+    agrees_on_integers(model.SerializeToString(), {"x": np.asarray([0, 1, most // 2, most], dtype)})
+
+
 @pytest.mark.parametrize("scale, zero_point", [(0.5, 300), (0.5, 2**40), (float("nan"), 0)])
 def test_quantization_that_no_runtime_computes_with(scale: float, zero_point: int) -> None:
     """ONNX cannot store such a zero point: a wrapped one would be wrong in silence."""

@@ -19,6 +19,8 @@ from onnxtfl.ir.intervals import FINITE
 from onnxtfl.ir.matching import splat_value
 from onnxtfl.ir.types import TensorType
 
+_MOST_EXPONENT = 88.0
+"""The largest number whose exponential is finite in float32."""
 _READ = 1 << 22
 """The most elements of a constant that is read."""
 
@@ -77,6 +79,8 @@ def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
     if op.carries is not None or op in (ops.Abs, ops.Neg):
         return Extremes(largest, nan)
     nan = nan or math.isinf(largest)
+    if op is ops.Exp:
+        return Extremes(math.exp(min(largest, _MOST_EXPONENT)), nan)
     if op is ops.Div or op is ops.Rsqrt:
         return Extremes(largest, nan) if _never_zero(node.operands[-1]) else Extremes(math.inf, True)
     if op.defined == (0, math.inf) and not never_negative(node.operand(0)):
