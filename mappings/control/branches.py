@@ -13,7 +13,7 @@ from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import Effect
 from onnxtfl.ir.reshape import reshape
-from onnxtfl.ir.types import TensorType, has_other_rank
+from onnxtfl.ir.types import TensorType, differ_in_unit_axes
 from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
 from onnxtfl.rewriting.registry import Form, Inlined, decompose, lift_onnx, lift_tfl, lower_onnx, regions_of
 
@@ -56,8 +56,8 @@ def _with_one_rank(first: Graph, second: Graph, node: Node) -> None:
     Paddle's exporter adds vectors of one element to scalars.
     """
     for i, (a, b, result) in enumerate(zip(first.outputs, second.outputs, node.results, strict=False)):
-        if has_other_rank(a.type, b.type):
-            branch, other, like = (first, a, b) if has_other_rank(a.type, result.type) else (second, b, a)
+        if differ_in_unit_axes(a.type, b.type):
+            branch, other, like = (first, a, b) if differ_in_unit_axes(a.type, result.type) else (second, b, a)
             branch.outputs[i] = reshape(Builder(branch), other, like.shape)
 
 

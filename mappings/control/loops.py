@@ -178,7 +178,10 @@ def _replace_unread(b: Builder, node: Node, body: Graph) -> None:
             continue
         if found.rank is None or found.rank == start.rank:
             continue
-        sizes = dim_vector(b, found.shape or (), *(v for v in node.operands if v is not None))
+        try:
+            sizes = dim_vector(b, found.shape or (), *(v for v in node.operands if v is not None))
+        except UnsupportedError:  # sizes that only the body knows: the loop's result has an unknown rank
+            continue
         node.set_operand(2 + i, b(ops.BroadcastTo, b.scalar(0, found.dtype), sizes))
         inside.type = found
 

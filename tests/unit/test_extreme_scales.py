@@ -241,20 +241,17 @@ def test_inputs_saturate_in_tiny_steps(dtype: str, scale: float) -> None:
     assert ("MINIMUM" in conversion.report.ops_after) == (scale < 1e-6)
 
 
+@pytest.mark.parametrize("op", ["e = Exp (a)", "e = Pow (a, six)"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
-def test_exponentials_saturate(dtype: str) -> None:
-    """exp(36) in steps of 0.001 has more than 32 bits: QUANTIZE made it the lowest integer."""
-    scale = 36.0 / np.iinfo(dtype).max
-    nodes = [
-        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["a"]),
-        helper.make_node("Exp", ["a"], ["e"]),
-        helper.make_node("QuantizeLinear", ["e", "t", "z"], ["y"]),
-    ]
-    constants = {"s": F(scale), "t": F(1e-3), "z": np.asarray(0, dtype)}
-    model = onnx_model(nodes, [("x", TYPES[dtype], [4])], [("y", TYPES[dtype], None)], constants, 21)
-    model.ir_version = 10
+def test_exponentials_and_powers_saturate(dtype: str, op: str) -> None:
+    """exp(36) and 36 ** 6 in steps of 0.001 have more than 32 bits: QUANTIZE made them the lowest integer."""
     most = np.iinfo(dtype).max
-    agrees_on_integers(model.SerializeToString(), {"x": np.asarray([0, 1, most // 2, most], dtype)})
+    text = f"""<ir_version: 10, opset_import: ["" : 21]> g ({dtype}[4] x) => ({dtype}[4] y)
+      <{dtype} z = {{0}}, float s = {{{36.0 / most}}}, float t = {{0.001}}, float six = {{6}}> {{
+        a = DequantizeLinear (x, s, z)  {op}  y = QuantizeLinear (e, t, z)
+    }}"""
+    data = parser.parse_model(text).SerializeToString()
+    agrees_on_integers(data, {"x": np.asarray([0, 1, most // 2, most], dtype)})
 
 
 @pytest.mark.parametrize("scale, zero_point", [(0.5, 300), (0.5, 2**40), (float("nan"), 0)])

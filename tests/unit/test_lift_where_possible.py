@@ -52,3 +52,18 @@ def test_ops_that_are_defined_by_others() -> None:
         f (a) => (c) { b = Exp (a) c = other.Mystery (b) }
     """
     ) == ["Exp", "onnx.Mystery"]
+
+
+def test_branches_that_are_both_invalid_stay_whole() -> None:
+    """The products do not fit their operands: what an analysis sees of them is what the file has."""
+    text = """
+        main (bool c, float[1,7] x, float[8,2] a, float[6,2] b) => (float[1,2] y) {
+            y = If (c) <
+                then_branch = one () => (float[1,2] p) { p = MatMul (x, a) },
+                else_branch = two () => (float[1,2] q) { q = MatMul (x, b) }
+            >
+        }
+    """
+    found = lifted_where_possible(read(parser.parse_model(HEAD + text)))
+    products = [node for node in found.walk() if node.op.name == "onnx.MatMul"]
+    assert [[v is not None for v in node.operands] for node in products] == [[True, True], [True, True]]

@@ -222,6 +222,18 @@ def test_a_carried_value_that_no_round_reads_may_begin_with_another_rank() -> No
     assert there["WHILE"] == 1
 
 
+def test_a_value_that_no_round_reads_may_have_sizes_that_only_the_body_knows() -> None:
+    text = """main (float[6] x) => (float[k] y) <bool yes = {1}, int64 n = {3}, float none = {0}, int64[1] any = {-1}> {
+      last = Loop (n, yes, none) <body = round (int64 i, bool c, float[j] unread) => (bool again, float[m] new) {
+        again = Identity (c)
+        positive = Greater (x, none)
+        new = Compress <axis = 0> (x, positive)
+      }>
+      y = Reshape (last, any)
+    }"""
+    there_and_back(text, {"x": floats(6)})
+
+
 def test_a_carried_element_keeps_its_rank() -> None:
     """The body adds a vector of one element to a scalar, which it declares as the result."""
     text = """main (float s, int64 n) => (float[1] y) <float[1] one = {1}, int64[1] any = {-1}, bool yes = {1}> {

@@ -188,8 +188,8 @@ def rank_of(type_: Type | None) -> int | None:
     return type_.rank if isinstance(type_, TensorType) else None
 
 
-def has_other_rank(a: Type | None, b: Type | None) -> bool:
-    """Whether both are tensors of one element, with different ranks."""
+def differ_in_unit_axes(a: Type | None, b: Type | None) -> bool:
+    """Whether both are tensors of one element, of different ranks."""
     if not isinstance(a, TensorType) or not isinstance(b, TensorType) or a.shape is None or b.shape is None:
         return False
     return len(a.shape) != len(b.shape) and all(size == 1 for size in (*a.shape, *b.shape))

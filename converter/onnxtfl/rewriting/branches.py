@@ -41,13 +41,16 @@ def only_valid(node: Node, branches: Sequence[Inlined], lift: Callable[[Graph], 
             valid.append(branch)
         except InvalidModelError as error:
             errors.append(error)
-            _discard(branch.region)
     if not errors:
         return None
     if not valid:
         raise errors[0]
-    place = ("first", "second")[branches.index(valid[0])]
-    assume(f"{node.shown_name} runs its {place} branch: for the other one, {errors[0].message}")
+    for branch in branches:
+        if branch is not valid[0]:
+            _discard(branch.region)
+    if not _TRYING.get():
+        place = ("first", "second")[branches.index(valid[0])]
+        assume(f"{node.shown_name} runs its {place} branch: for the other one, {errors[0].message}")
     return valid[0]
 
 

@@ -18,7 +18,7 @@ from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import is_real, quantization_of, touches_quantized
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shown_sizes import operand_types
-from onnxtfl.ir.types import DType, TensorType, Type, has_other_rank, shape_of
+from onnxtfl.ir.types import DType, TensorType, Type, differ_in_unit_axes, shape_of
 from onnxtfl.rewriting.branches import only_valid, take_valid_branch
 from onnxtfl.rewriting.declared import as_declared, reinterpret_stored
 from onnxtfl.rewriting.regions import prepare_region, set_regions
@@ -298,7 +298,7 @@ def _lift_regions(node: Node, expand: Expand) -> None:
 
 def _of_one_rank(node: Node, taken: Value, returned: Value, stated: Type | None) -> tuple[Value, Value, Type | None]:
     """The triple of a carried value; one element that a body returns in another rank than it takes has that one."""
-    if not has_other_rank(returned.type, taken.type):
+    if not differ_in_unit_axes(returned.type, taken.type):
         return taken, returned, stated
     body = next(region for region in node.regions if any(v is taken for v in region.inputs))
     made = reshape(Builder(body), returned, taken.shape)

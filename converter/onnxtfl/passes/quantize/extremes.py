@@ -79,8 +79,9 @@ def _of_node(node: Node, operands: Sequence[Extremes]) -> Extremes:
     if op.carries is not None or op in (ops.Abs, ops.Neg):
         return Extremes(largest, nan)
     nan = nan or math.isinf(largest)
-    if op is ops.Exp:
-        return Extremes(math.exp(min(largest, _MOST_EXPONENT)), nan)
+    if op is ops.Exp or op is ops.Pow:
+        exponent = largest if op is ops.Exp else operands[1].largest * math.log(operands[0].largest)
+        return Extremes(math.exp(min(exponent, _MOST_EXPONENT)), nan)
     if op is ops.Div or op is ops.Rsqrt:
         return Extremes(largest, nan) if _never_zero(node.operands[-1]) else Extremes(math.inf, True)
     if op.defined == (0, math.inf) and not never_negative(node.operand(0)):
