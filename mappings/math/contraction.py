@@ -19,6 +19,7 @@ from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.stablehlo import int_list, summing_type
+from onnxtfl.build.stored import has_weights_of_few_bits, with_weights_in_bytes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -374,6 +375,10 @@ def _product_with_a_batch(b: Builder, node: Node) -> Value:
         "rhs_contracting_dimensions": tuple(a + 1 for a in roles.rhs_contract),
     }
     return reshape(b, b(ops.DotGeneral, lhs, rhs, **axes), node.result.shape, lhs, rhs)
+
+
+for _product in (ops.DotGeneral, ops.DotGeneralBias):
+    decompose(_product, "tfl", when=has_weights_of_few_bits, benefit=2)(with_weights_in_bytes)
 
 
 @decompose(ops.DotGeneralBias)

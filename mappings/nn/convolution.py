@@ -17,12 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
+from onnxtfl.build.convolutions import (
+    as_2d,
+    fixed_kernel,
+    kernel_sizes,
+    sized_window,
+)
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.build.stablehlo import int_list, summing_type
+from onnxtfl.build.stored import has_weights_of_few_bits, with_weights_in_bytes
 from onnxtfl.build.windows import (
     onnx_attributes,
     realize_window,
@@ -272,6 +278,7 @@ def _has_other_groups(node: Node) -> bool:
 
 
 decompose(ops.Conv, "tfl", when=lambda node: _is_float(node) and len(node.attr("rhs_dilation")) == 1, benefit=6)(as_2d)
+decompose(ops.Conv, "tfl", when=has_weights_of_few_bits, benefit=8)(with_weights_in_bytes)
 
 
 @decompose(ops.Conv, "onnx", "operands", when=lambda node: same_unlike_onnx(sized_window(node)[0]))
@@ -378,8 +385,8 @@ def _conv_along_depth(b: Builder, node: Node) -> Value:
 
 
 def _is_over_planes(node: Node) -> bool:
-    """Whether a float convolution without groups over three axes has a position."""
-    if not _is_float(node) or len(node.attr("rhs_dilation")) != 3 or node.attr("feature_group_count") > 1:
+    """Whether a float convolution without groups over three axes or more has a position."""
+    if not _is_float(node) or len(node.attr("rhs_dilation")) < 3 or node.attr("feature_group_count") > 1:
         return False
     window, sizes = sized_window(node)
     return window.counts(sizes)[0] != 0
@@ -412,7 +419,7 @@ def _stacked_taps(b: Builder, x: Value, axis: int, feature: int, window: Window)
 def _conv_by_planes(b: Builder, node: Node) -> Value:
     """Compute a 3-D convolution without CONV_3D: a 2-D one whose features are those of all taps of the first axis.
 
-    ::
+    So is one over n axes by one over n - 1::
 
         y[n, d] = Conv(Concatenate(x[n, d * stride + k * dilation] for each k), Concatenate(kernel[k] for each k))
     """
@@ -429,7 +436,8 @@ def _conv_by_planes(b: Builder, node: Node) -> Value:
     tap, *inside = attributes["kernel_spatial_dimensions"]
     out, depth_in = attributes["kernel_output_feature_dimension"], attributes["kernel_input_feature_dimension"]
     kernel = transpose_and_merge(b, node.operand(1), [[out], [tap, depth_in], *([a] for a in inside)])
-    planes = b(ops.Conv, images, kernel, node.optional(2), **channels_first_attributes(window.along([1, 2])))
+    numbers = channels_first_attributes(window.along(range(1, window.rank)))
+    planes = b(ops.Conv, images, kernel, node.optional(2), **numbers)
     result = reshape(b, planes, (*(stack.shape[a] for a in batch), *planes.shape[1:]), planes, stack)
     depth, *plane = attributes["output_spatial_dimensions"]
     order = (attributes["output_batch_dimension"], depth, attributes["output_feature_dimension"], *plane)

@@ -13,12 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
+from onnxtfl.build.convolutions import (
+    as_2d,
+    fixed_kernel,
+    kernel_sizes,
+    sized_window,
+)
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias
 from onnxtfl.build.qlinear import MICROSOFT, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.sizes import as_int32, clamp_to_int32
+from onnxtfl.build.stored import has_weights_of_few_bits, with_weights_in_bytes
 from onnxtfl.build.windows import (
     onnx_attributes,
     onnx_window,
@@ -195,6 +201,7 @@ def _strides_are_too_long(node: Node) -> bool:
     return bool(max(node.attr("window_strides")) > LONGEST_STRIDE)
 
 
+decompose(ops.ConvTranspose, "tfl", when=has_weights_of_few_bits, benefit=5)(with_weights_in_bytes)
 decompose(ops.ConvTranspose, "tfl", when=lambda node: len(node.attr("window_strides")) == 1, benefit=4)(as_2d)
 
 

@@ -11,6 +11,10 @@ com.microsoft  QLinearConv, QLinearAdd, QLinearMul, QLinearWhere, QLinearSigmoid
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from onnxtfl.build.qlinear import (
     MICROSOFT,
     QLinearRow,
@@ -24,8 +28,9 @@ from onnxtfl.build.qlinear import (
 from onnxtfl.build.qoperator import bias_in_steps, qoperator, quantized_operand, scale_and_zero_point
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, lift_onnx, lower_quantized
 
 _X, _XY = (Quantized(0, 1, 2),), (Quantized(0, 1, 2), Quantized(3, 4, 5))
@@ -57,7 +62,31 @@ def _quantized_softmax(b: Builder, node: Node) -> Value:
     """QLinearSoftmax; `opset` is that of the original Softmax."""
     version = 13 if node.attr("opset", 13) >= 13 else 11
     real = lift_op(b, "Softmax", version, [dequantized(b, node, Quantized(0, 1, 2))], {"axis": node.attr("axis", -1)})
-    return quantized(b, real, node.operand(3), node.optional(4), node.operand(0).dtype)
+    scale, zero, dtype = node.operand(3), node.optional(4), node.operand(0).dtype
+    return quantized(b, _in_whole_steps(b, real, scale, dtype), scale, zero, dtype)
+
+
+def _in_whole_steps(b: Builder, x: Value, scale: Value, dtype: DType) -> Value:
+    """Multiply by `scale` * floor(1 / `scale`) where that is below 1 by more than rounding.
+
+    ONNX Runtime's kernel multiplies by floor(1 / scale), which is 254 for the 1 / 255 of most quantizers in float32:
+    results are half a step lower on average. Source: core/providers/cpu/quantization qlinear_softmax.cc (`c_y_scale`).
+    The product is one of integers, which rescales the kernel's steps of 1 / 256 as a QUANTIZE does.
+    """
+    step = float(scale.numpy().item()) if scale.data is not None and scale.data.size == 1 else 0.0
+    steps = float(np.float32(1) / np.float32(step)) if step > 0 else 0.0
+    if steps < 1 or steps - math.floor(steps) < _LEAST_LOSS:
+        return x
+    lowest, most = constant(np.asarray(np.iinfo(dtype.numpy).min, dtype.numpy)), np.iinfo(dtype.numpy).max
+    fine = b.scalar(2.0**-8, x)
+    grid = b(ops.DequantizeLinear, quantized(b, x, fine, lowest, dtype), fine, lowest)
+    factor = np.float32(step * math.floor(steps) / most)
+    whole = b(ops.DequantizeLinear, constant(np.asarray(most, dtype.numpy)), constant(np.asarray(factor)))
+    return b(ops.Mul, grid, whole)
+
+
+_LEAST_LOSS = 0.05
+"""The part of a step that a result of 1 has to lose."""
 
 
 @lower_quantized("Softmax", "QLinearSoftmax", MICROSOFT)

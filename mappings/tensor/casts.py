@@ -12,7 +12,7 @@ from onnxtfl.build.dtypes import dtype_from, number_of
 from onnxtfl.build.operands import formula
 from onnxtfl.build.qoperator import linear_domain
 from onnxtfl.build.rows import Number, ResultType, row
-from onnxtfl.build.stored import stored_dequantized
+from onnxtfl.build.stored import stored_dequantized, stored_in_bytes
 from onnxtfl.build.uint64 import SMALLEST_INT64, on_signed, split_words
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
@@ -379,7 +379,7 @@ def _stored(node: Node) -> DType | None:
 
 @decompose(ops.Convert, None, "elements", when=lambda node: _stored(node) in _FOUR_BITS)
 def _from_bytes(b: Builder, node: Node) -> Value:
-    return b(ops.Convert, _as_bytes(node.operand(0)), dtype=node.operand(0).dtype)
+    return b(ops.Convert, stored_in_bytes(node.operand(0)), dtype=node.operand(0).dtype)
 
 
 def _has_kernel_type(node: Node) -> bool:
@@ -404,14 +404,6 @@ def _from_packed_bytes(b: Builder, node: Node) -> Value | None:
     return (
         stored_dequantized(b, node.operand(0)) if node.operand(0).is_quantized and is_packed(node.operand(0)) else None
     )
-
-
-def _as_bytes(x: Value) -> Value:
-    """Store a constant of 4-bit integers in 8 bits."""
-    quantization, data = x.tensor_type.quantization, x.data
-    assert quantization is not None and data is not None
-    wide = DType.INT8 if quantization.dtype is DType.INT4 else DType.UINT8
-    return constant(data.cast(wide), type_=x.tensor_type.stored_as(replace(quantization, storage=wide.value)))
 
 
 @formula(ops.Convert, "tfl")

@@ -13,10 +13,10 @@ from onnxtfl.build.sizes import as_int32, with_dtype
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.dims import product
+from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import dim_value, iota, reshape, transpose_and_merge, unsqueezed
+from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape, transpose_and_merge, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_tfl
@@ -94,12 +94,12 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
     if axis is None or x.tensor_type.shape is None:
         return None
     axis = normalize_axis(axis, x.rank)
-    if not x.tensor_type.is_static:
-        raise UnsupportedError("unique slices need a static shape", code="E-SHAPE-001")
+    if not is_static(n for a, n in enumerate(x.shape) if a != axis):
+        raise UnsupportedError("unique slices need static sizes along the other axes", code="E-SHAPE-001")
     rows = transpose_and_merge(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))
     if 0 in rows.shape[1:]:  # empty slices compare equal
-        ids = Term(b, constant(np.zeros(rows.size(0), np.int32)))
+        ids = Term(b, b(ops.BroadcastTo, b.scalar(0, DType.INT32), dim_vector(b, [rows.shape[0]], x)))
     else:
         ids = _row_ranks(left, right) if node.attr("sorted") else _first_equal(left, right)
     _, first, inverse, counts = b.many(ops.Unique, ids.value, sorted=True, dtype=node.attr("dtype"))
@@ -108,8 +108,9 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
 
 def _first_equal(left: Term, right: Term) -> Term:
     """Return for each row the index of the first equal row."""
-    same = left.equals(right).reduce("all", [2], keepdims=False).to(DType.INT32)
-    return same.apply(ops.ArgMax, axis=1, keepdims=False, dtype=DType.INT32)
+    same = left.equals(right).reduce("all", [2], keepdims=False)
+    places = Term(same.b, iota(same.b, as_int32(same.b, dim_value(same.b, left.value.shape[0], left.value))))
+    return same.choose(places, np.iinfo(np.int32).max).reduce("min", [1], keepdims=False)
 
 
 def _row_ranks(left: Term, right: Term) -> Term:

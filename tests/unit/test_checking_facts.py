@@ -359,3 +359,9 @@ def test_indices_of_what_is_written_differ() -> None:
 def test_scattering_to_places_known_at_run_time_passes_the_check(op: str) -> None:
     text = "g (float[4,4] d, int64[3,3] i, float[3,3] u, int64[4,1] j, float[4,4] v) => (float[4,4] y)"
     assert onnxtfl.onnx_to_tflite(parsed(f"{text} {{ {op} }}", 18)).report.ops_after
+
+
+def test_indices_of_a_scatter_onto_zeros() -> None:
+    shape, operands = "%s = constant tensor<1xint32> [100]", "%i: tensor<4x1xint32>, %u: tensor<4xfloat32>"
+    graph = parse_graph(f"graph g({operands}) -> (%y) {{\n {shape}\n %y = ScatterND(_, %i, %u, %s)\n}}")
+    assert input_ranges(graph)["i"] == Range("index", 0, 100, -2)

@@ -32,6 +32,8 @@ _CONVS = [
     ((2, 4, 9, 8), (6, 2, 3, 3), conv(2, feature_group_count=2)),
     ((2, 4, 5, 6, 7), (6, 2, 2, 3, 2), conv(3, feature_group_count=2, padding=(1, 1, 1, 0, 0, 0))),
     ((1, 2, 7, 8), (3, 2, 3, 3), conv(2, padding="SAME", window_strides=(2, 2))),
+    ((2, 1, 1, 6, 7, 3), (1, 1, 1, 2, 3, 1), conv(4, window_strides=(1, 2, 2, 1))),  # jax2onnx: sums over windows
+    ((1, 2, 3, 5, 4, 3), (4, 1, 2, 2, 1, 3), conv(4, padding=(0, 1, 1, 0, 0, 0, 1, 1), feature_group_count=2)),
 ]
 
 

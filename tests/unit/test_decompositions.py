@@ -53,6 +53,7 @@ NEEDS_MORE = {
     "reductions.chosen_axis": "the size of a result, with axes known only at run time: tests/unit/test_gpu.py",
     "recurrence.brought_to_kernel": "more steps than are written out",
     "reductions.sum_of_nothing": "axes known only at run time, of which there may be none",
+    "stored.with_weights_in_bytes": "quantized operands: tests/unit/test_stored_weights.py",
 }
 """The rules whose condition samples do not meet, and why; families' own tests reach them."""
 

@@ -71,12 +71,18 @@ def test_words_that_would_repeat_a_run_are_banned(size: int, length: int, open_:
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", ["Relu", "LeakyRelu", "Tanh", "Sigmoid", "HardSigmoid"])
+GEMM_ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("Relu", "Tanh", "Sigmoid", "Softplus", "Softsign"), ()),
+    **dict.fromkeys(("LeakyRelu", "Elu", "ThresholdedRelu"), ("alpha",)),
+    **{"HardSigmoid": ("alpha", "beta"), "Selu": ("alpha", "gamma")},
+}
+
+
+@pytest.mark.parametrize("activation", GEMM_ACTIVATIONS)
 def test_fused_gemm(activation: str) -> None:
     x = {"a": normal(3, 4)}
-    attributes = {"activation_alpha": 0.2, "activation_beta": 0.4} if activation == "HardSigmoid" else {}
-    if activation == "LeakyRelu":
-        attributes = {"activation_alpha": 0.2}
+    values = {"alpha": 0.2, "beta": 0.4, "gamma": 1.3}
+    attributes = {f"activation_{name}": values[name] for name in GEMM_ACTIVATIONS[activation]}
     model = made(
         "FusedGemm", x, constants={"w": normal(5, 4), "c": normal(5)}, transB=1, activation=activation, **attributes
     )
@@ -125,7 +131,7 @@ def test_inverse(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("activation", "parameters"),
-    [("Relu", []), ("HardSigmoid", [0.2, 0.4]), ("Clip", [-0.5, 0.5]), ("LeakyRelu", [0.3])],
+    [("Relu", []), ("HardSigmoid", [0.2, 0.4]), ("Clip", [-0.5, 0.5]), ("LeakyRelu", [0.3]), ("HardSwish", [])],
 )
 def test_fused_convolution(activation: str, parameters: list[float]) -> None:
     x = {"x": normal(1, 3, 6, 6)}

@@ -48,6 +48,21 @@ def test_slices_of_no_elements_are_equal(flag: int) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("flag", [0, 1])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_unique_slices_of_an_open_number(flag: int, count: int) -> None:
+    """tf2onnx writes DenseBincount (Keras's CategoryEncoding) with Unique of rows of an open number."""
+    node = helper.make_node("Unique", ["x"], ["y", "first", "inverse", "counts"], axis=0, sorted=flag)
+    outputs = [("y", INT64, None), *((name, INT64, None) for name in ("first", "inverse", "counts"))]
+    model = onnx_model([node], [("x", INT64, ["n", 2])], outputs, {}).SerializeToString()
+    x = np.random.default_rng(0).integers(0, 2, (count, 2))
+    found = run_tflite(onnxtfl.onnx_to_tflite(model, check=False).data or b"", {"x": x})
+    values, *others = np.unique(x, True, True, True, axis=0)
+    wanted = [values, *others] if flag or not count else run_onnx(model, {"x": x}).values()
+    for (_, got), each in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, each)
+
+
 @pytest.mark.parametrize("rank", [5, 6, 8])
 def test_elements_gathered_from_many_open_axes(rank: int) -> None:
     """The axes that are not indexed are cut to the sizes of the indices, which only the run knows."""

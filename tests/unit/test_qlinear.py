@@ -89,6 +89,17 @@ def test_unary_ops(dtype: str, z: int) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "z"), TYPES)
+@pytest.mark.parametrize("step", [1 / 256, 1 / 255, 0.0039])
+def test_softmax_in_steps_whose_inverse_onnx_runtime_rounds_down(dtype: str, z: int, step: float) -> None:
+    """It is 254 for 1 / 255 in float32: the real values would be half a step above on average."""
+    x = [integers(dtype, 512, 2), scale(0.01), zero(dtype, z), scale(step), zero(dtype, int(np.iinfo(dtype).min))]
+    source, inputs = model("QLinearSoftmax", x, 99, MICROSOFT, {"axis": -1, "opset": 13})
+    (wanted,) = run_onnx(source, inputs).values()
+    (found,) = run(inspect(source, "lifted", Options(debug=True)), inputs)
+    assert abs(np.mean(found.astype(int) - wanted.astype(int))) < 0.1
+
+
+@pytest.mark.parametrize(("dtype", "z"), TYPES)
 @pytest.mark.parametrize("padded", [0, 1])
 def test_pools(dtype: str, z: int, padded: int) -> None:
     x = [integers(dtype, 2, 4, 5, 5), scale(0.1), zero(dtype, z), scale(0.05), zero(dtype, z - 3)]

@@ -13,7 +13,7 @@ import onnxtfl
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dtypes import DType
 from onnxtfl.ir.packed import ByteData, FieldData, packed_bytes
-from tests.harness.litert import Array, run_tflite
+from tests.harness.litert import Array, run_onnx, run_tflite
 from tests.unit.tiny_models import onnx_model
 
 F, N, K = TensorProto.FLOAT, 384, 512
@@ -77,6 +77,38 @@ def test_weights_of_a_product(type_: int, axis: int | None, block: int) -> None:
     wanted = x @ ((w - wide[1]) * wide[0])
     np.testing.assert_allclose(y, wanted, atol=1e-5 * np.abs(wanted).max())
     assert ratio < 1.25  # a zero point takes 8 bytes in a TFLite file, and 4 bits in these
+
+
+_PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, object]]] = {
+    "Conv": ((1, 4, 6, 6), (8, 4, 3, 3), {}),
+    "ConvTranspose": ((1, 4, 6, 6), (4, 8, 3, 3), {"strides": [2, 2]}),
+    "MatMul": ((6, 16), (16, 8), {}),
+}
+
+
+@pytest.mark.parametrize("op", _PRODUCTS)
+def test_int4_weights_of_quantized_activations(op: str) -> None:
+    """Not every runtime has a kernel for int4 beside int8 activations: the weights become int8."""
+    sizes, kernel, attributes = _PRODUCTS[op]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xr"]),
+        helper.make_node("DequantizeLinear", ["w", "ws"], ["wr"]),
+        helper.make_node(op, ["xr", "wr"], ["y"], **attributes),
+        helper.make_node("QuantizeLinear", ["y", "ys", "yz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["z"]),
+    ]
+    scalars = {"xs": np.float32(0.02), "xz": np.uint8(128), "ws": np.float32(0.03), "ys": np.float32(0.05)}
+    constants = [numpy_helper.from_array(np.asarray(v), k) for k, v in (scalars | {"yz": np.uint8(128)}).items()]
+    weights = packed("w", integers(TensorProto.INT4, *kernel), TensorProto.INT4)
+    given, made = (helper.make_tensor_value_info(n, F, s) for n, s in (("x", sizes), ("z", None)))
+    graph = helper.make_graph(nodes, "g", [given], [made], [weights, *constants])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    found, x = onnxtfl.onnx_to_tflite(model, check=False), RNG.standard_normal(sizes).astype(np.float32)
+    assert found.report.quantization is not None
+    assert not found.report.quantization.float_ops
+    ((_, y),) = run_tflite(found.data or b"", [x])
+    assert np.abs(y - run_onnx(model, {"x": x})["z"]).max() < 0.051
 
 
 def test_few_real_values_times_stored_weights_pass_the_check() -> None:

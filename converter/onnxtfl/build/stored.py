@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import is_packed, packed_bytes, zero_offset
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType, TensorType
@@ -41,3 +43,25 @@ def unpack_constant(b: Builder, x: Value) -> tuple[Term, int] | None:
     fields = fields_of(Term(b, constant(data)).to(DType.FLOAT32), x.dtype.bits)
     whole = b(ops.Concatenate, *(field.value for field in fields), axis=0)
     return Term(b, reshape(b, whole, x.shape)), zero_offset(x.dtype)
+
+
+def stored_in_bytes(x: Value) -> Value:
+    """Store a quantized constant of fewer than 8 bits in 8 bits."""
+    quantization, data = x.tensor_type.quantization, x.data
+    assert quantization is not None and data is not None
+    wide = DType.INT8 if quantization.dtype.is_signed else DType.UINT8
+    return constant(data.cast(wide), type_=x.tensor_type.stored_as(replace(quantization, storage=wide.value)))
+
+
+def has_weights_of_few_bits(node: Node) -> bool:
+    """Whether a convolution or product of quantized activations has constant weights of fewer than 8 bits."""
+    x, weights = node.operand(0), node.operand(1)
+    quantization = weights.tensor_type.quantization if x.is_quantized and weights.is_constant else None
+    return quantization is not None and quantization.block is None and quantization.dtype.bits < 8
+
+
+def with_weights_in_bytes(b: Builder, node: Node) -> Value:
+    """Store the weights in 8 bits: integer kernels for 8-bit or 16-bit activations take no fewer in every runtime."""
+    x, weights, *bias = node.operands
+    assert weights is not None
+    return b(node.op, x, stored_in_bytes(weights), *bias, **node.attributes)

@@ -79,7 +79,7 @@ def _use_range(node: Node, index: int) -> Range | None:
     name = _operand_name(node, index)
     if name == "indices" and node.op.indexes is not None:
         rows = _rows(node)
-        return Range("index", _first_change(node.operand(0)) if rows > SMALL else 0, rows, _distinct(node))
+        return Range("index", _first_change(node.optional(0)) if rows > SMALL else 0, rows, _distinct(node))
     if name in AXES:
         return Range("range", 0, 1)
     if name == "lengths":
@@ -122,13 +122,13 @@ def _rows(node: Node) -> int:
     return min(known_sizes(picked), default=DEFAULT_ROWS)
 
 
-def _first_change(table: Value) -> int:
+def _first_change(table: Value | None) -> int:
     """Return the first row from which on a constant vector changes, as a multiple of `BETWEEN_SAMPLES`; 0 for others.
 
     A table of a function that is not defined everywhere (int16 RSQRT) is constant where the function is undefined, and
     kernels refuse such operands.
     """
-    if table.data is None or len(table.data.shape) != 1 or table.data.size > MOST_ROWS:
+    if table is None or table.data is None or len(table.data.shape) != 1 or table.data.size > MOST_ROWS:
         return 0
     changes = np.flatnonzero(np.diff(table.numpy().astype(np.float64)))
     first = int(changes[0]) if len(changes) else 0

@@ -9,13 +9,26 @@ from collections.abc import Sequence
 
 from onnxtfl.mappings.nn.convolution import convolved
 
-from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing
+from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import OPS
 from onnxtfl.rewriting.registry import lift_onnx
+
+_ACTIVATIONS: dict[str, tuple[int, tuple[str, ...]]] = {
+    **dict.fromkeys(("Relu", "Tanh", "Sigmoid"), (13, ())),
+    "HardSwish": (14, ()),
+    **dict.fromkeys(("Softplus", "Softsign"), (1, ())),
+    "LeakyRelu": (16, ("alpha",)),
+    "Elu": (6, ("alpha",)),
+    "ThresholdedRelu": (10, ("alpha",)),
+    "HardSigmoid": (6, ("alpha", "beta")),
+    "Selu": (6, ("alpha", "gamma")),
+}
+"""The ONNX op of each activation: its since-version and its attributes, in the order of the parameters. Source: ONNX
+Runtime, core/optimizer/gemm_activation_fusion.cc and conv_activation_fusion.cc.
+"""
 
 
 @lift_onnx("FusedConv", since=(1,), domain=MICROSOFT)
@@ -49,18 +62,15 @@ def _convolved_channels_last(b: Builder, node: Node) -> Value:
 def apply_activation(b: Builder, node: Node, x: Value, parameters: Sequence[float]) -> Value:
     """Apply the activation named by the attribute `activation` to `x`; without one, `x` is unchanged.
 
-    `parameters`: alpha, beta or min, max, in the order of the ONNX op's attributes; missing ones have the ONNX default.
+    `parameters`: alpha, beta (or gamma) or min, max, in the order of the ONNX op's attributes; missing ones have the
+    ONNX default.
     """
     name = str(node.attr("activation", ""))
     if not name:
         return x
-    if name in ("Relu", "Tanh", "Sigmoid"):
-        return b(OPS[name], x)
-    first, second = (*parameters, *(None, None))[:2]
-    if name == "LeakyRelu":
-        return b(ops.LeakyRelu, x, alpha=0.01 if first is None else first)
-    if name == "HardSigmoid":
-        return b(ops.HardSigmoid, x, slope=0.2 if first is None else first, offset=0.5 if second is None else second)
-    if name == "Clip" and first is not None and second is not None:
-        return b(ops.Clamp, x, b.scalar(first, x), b.scalar(second, x))
+    if name in _ACTIVATIONS:
+        version, attributes = _ACTIVATIONS[name]
+        return lift_op(b, name, version, [x], dict(zip(attributes, parameters, strict=False)))
+    if name == "Clip" and len(parameters) >= 2:
+        return b(ops.Clamp, x, *(b.scalar(limit, x) for limit in parameters[:2]))
     raise UnsupportedError(f"the activation {name} is not supported")

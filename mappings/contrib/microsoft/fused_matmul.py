@@ -50,7 +50,7 @@ def _fused_gemm(b: Builder, node: Node) -> Value:
     flags = {k: v for k, v in node.attributes.items() if k in ("alpha", "beta", "transA", "transB")}
     operands = [node.operand(0), node.operand(1), node.optional(2)]
     result = lift_op(b, "Gemm", 13, operands, flags)
-    parameters = [node.attributes.get(f"activation_{name}") for name in ("alpha", "beta")]
+    parameters = [node.attributes.get(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
     return apply_activation(b, node, result, [float(p) for p in parameters if p is not None])
 
 
