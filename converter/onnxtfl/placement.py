@@ -20,7 +20,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.tflite.outline import FileOp, file_ops
 from onnxtfl.ir.compact_record import decode
 from onnxtfl.ir.data import PathLike
-from onnxtfl.ir.dims import is_static, size_or
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.metadata import RECORD, content_of
 from onnxtfl.ir.model import Model
@@ -180,7 +180,7 @@ def known_faults(model: PathLike) -> list[str]:
     Models with dynamic sizes are refused there. Special elements, like NaN, are left out.
     """
     read = files.read(model)
-    if not all(isinstance(v.type, TensorType) and is_static(v.type.shape) for v in read.main.inputs):
+    if not all(v.is_static for v in read.main.inputs):
         return []
     found = []
     for name, table in target_tables().items():

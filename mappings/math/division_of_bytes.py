@@ -36,7 +36,7 @@ def _is_of_bytes(node: Node) -> bool:
     """Whether the divisor and the result are int8 tensors that are no constants, and the dividend is quantized."""
     lhs, rhs, result = (quantization_of(v) for v in (*node.operands, *node.results) if v is not None)
     types = [q is not None and q.per_tensor and q.storage == "int8" for q in (lhs, rhs, result)]
-    return all(types) and not node.operand(1).is_constant and node.operand(1).tensor_type.is_static
+    return all(types) and not node.operand(1).is_constant and node.operand(1).is_static
 
 
 @decompose(ops.Div, "ethos-u", when=_is_of_bytes)

@@ -219,7 +219,7 @@ def _largest_of_blocks(node: Node) -> Form | None:
     """
     x, window = node.operand(0), _window(node)
     quantization = quantization_of(x)
-    if quantization is None or quantization.storage != "int16" or not x.tensor_type.is_static:
+    if quantization is None or quantization.storage != "int16" or not x.is_static:
         return None
     if _max_pool_2d(node) is None or tuple(node.attr("dims")) != (1, 2) or window.strides != window.shape:
         return None

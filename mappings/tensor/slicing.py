@@ -203,7 +203,7 @@ def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
     return on_fewer_axes(b, node, rows, (0, HUGE, 1), lambda part, table: b(ops.Slice, part, *table.T))
 
 
-@decompose(ops.Slice, "gpu", order="operands", when=lambda node: node.operand(0).tensor_type.is_static)
+@decompose(ops.Slice, "gpu", order="operands", when=lambda node: node.operand(0).is_static)
 def _slice_forward(b: Builder, node: Node) -> Value | None:
     """Slice by bounds inside of the tensor, and backwards by indices: the accelerator goes forward only."""
     x, read = node.operand(0), positions_read(node)

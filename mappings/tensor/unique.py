@@ -94,7 +94,7 @@ def _unique_slices(b: Builder, node: Node) -> Sequence[Value] | None:
     if axis is None or x.tensor_type.shape is None:
         return None
     axis = normalize_axis(axis, x.rank)
-    if not x.tensor_type.is_static:
+    if not x.is_static:
         raise UnsupportedError("unique slices need a static shape", code="E-SHAPE-001")
     rows = transpose_and_merge(b, x, [[axis], [a for a in range(x.rank) if a != axis]])
     left, right = (Term(b, unsqueezed(b, rows, [place])) for place in (1, 0))

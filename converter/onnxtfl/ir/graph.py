@@ -57,6 +57,11 @@ class Value(HasOrigins):
         return isinstance(self.type, TensorType) and self.type.quantization is not None
 
     @property
+    def is_static(self) -> bool:
+        """Whether this is a tensor of which all sizes are known."""
+        return isinstance(self.type, TensorType) and self.type.is_static
+
+    @property
     def is_single(self) -> bool:
         """Whether all dimensions are known to be 1."""
         shape = shape_of(self.type)

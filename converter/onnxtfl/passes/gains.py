@@ -52,8 +52,7 @@ class Gains:
 
     def _is_left(self, root: Node) -> bool:
         """Whether the delegate leaves an op of `root`, which has dynamic sizes, to other kernels."""
-        types = (v.type for v in root.results)
-        if all(isinstance(t, TensorType) and t.is_static for t in types):
+        if all(v.is_static for v in root.results):
             return False
         graph = self._alone(root, set(), self._change(root, {}))
         nodes = [] if graph is None else [node for node in graph.nodes if node.op.multiplies is not None]

@@ -29,7 +29,6 @@ from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import TensorType
 
 MOST = 2
 """A part of a tensor is computed alone if the whole is at least this many times as large."""
@@ -120,8 +119,7 @@ def _part(node: Node, read: Read) -> Part | None:
 
 def _is_static(node: Node) -> bool:
     """Whether the sizes of all operands and results are known."""
-    types = (v.type for v in (*node.operands, *node.results) if v is not None)
-    return all(isinstance(t, TensorType) and t.is_static for t in types)
+    return all(v is None or v.is_static for v in (*node.operands, *node.results))
 
 
 def _part_of_reshape(node: Node, read: Read) -> Part | None:
