@@ -176,9 +176,7 @@ def _onnx_average_pool(node: Node, opset: int) -> Form | None:
 def _pads_too_much(node: Node) -> bool:
     """Whether ONNX has no such padding: explicit padding as large as the window, or such a SAME."""
     window = _window(node)
-    if window.is_same:
-        return same_unlike_onnx(window)
-    return any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True))
+    return same_unlike_onnx(window) if window.is_same else window.may_miss_the_input
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------

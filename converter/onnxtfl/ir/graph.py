@@ -500,6 +500,11 @@ class Graph:
             self.insert(node, before)
         return moved
 
+    @property
+    def names_of_outputs(self) -> list[str]:
+        """The name of each output: `output_names`, else those of the values, "" for one without."""
+        return self.output_names or [value.name or "" for value in self.outputs]
+
     def is_output(self, value: Value) -> bool:
         """Whether `value` is an output or the new value of a state."""
         return value in self.outputs or (bool(self.states) and any(state.output is value for state in self.states))

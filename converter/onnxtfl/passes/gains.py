@@ -23,7 +23,7 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import preferred
-from onnxtfl.targets.target import is_within
+from onnxtfl.targets.target import added, is_within
 
 Times = tuple[float, ...]
 """Nanoseconds on each kind of machine."""
@@ -66,7 +66,7 @@ class Gains:
             if all(v is None or v.is_constant or v in constants for v in node.operands):
                 constants.update(node.results)
             elif found := self._time_of(node, constants, self._change(node, orders)):
-                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+                total = added(total, found)
         return total
 
     def _change(self, node: Node, orders: dict[Value, Permutation]) -> Permuted:

@@ -163,7 +163,7 @@ class Target(engine.Target):
                 if is_between(node) and not self.delegates(node, form):
                     moved = self.crossing * open_bytes(node)
                     found = tuple(self.leaving * cost + moved for cost in found)
-                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+                total = added(total, found)
         return total
 
     def node_cost(self, node: Node) -> float:
@@ -231,6 +231,11 @@ def cheapest(costs: Sequence[tuple[float, ...]]) -> list[bool]:
     harmless = [cost for cost in costs if is_within(cost, first)]
     best = min(harmless, key=lambda cost: sum(c / max(f, 1.0) for c, f in zip(cost, first, strict=True)))
     return [is_within(cost, first) and is_within(cost, best) for cost in costs]
+
+
+def added(total: tuple[float, ...], cost: tuple[float, ...]) -> tuple[float, ...]:
+    """The sum of two costs on each kind of machine; `cost` where `total` is ()."""
+    return tuple(map(sum, zip(total, cost, strict=True))) if total else cost
 
 
 def _mean(cost: tuple[float, ...]) -> float:
