@@ -60,7 +60,8 @@ tolerance that is not relative to an output's largest value.
 PathLike = str | os.PathLike[str]
 IoLayout = Literal["source", "channels-first", "channels-last"]
 """Axis order of inputs and outputs: that of the source, or images (of rank 3 to 5) transposed. ``io_layout`` may also
-be a dictionary from names of inputs and outputs to their layouts; the name "*" is all others, which else stay.
+be a dictionary from names of inputs and outputs to their layouts; the name "*" is all others, which are not moved
+without it.
 """
 IoDtype = Literal["source", "float32", "bits"]
 """The representation of inputs and outputs whose types runtimes do not accept: "source" has the values (of bfloat16,

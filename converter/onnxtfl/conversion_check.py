@@ -236,7 +236,7 @@ def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
 
 
 def with_faults(report: CheckReport, model: Path | str) -> CheckReport:
-    """The report on a check with notes about what other runtimes compute wrongly of the second model, a .tflite."""
+    """The report on a check with notes on the ops of the second model, a .tflite, that other runtimes compute wrong."""
     if report.status == "not checked" or files.sniff(model) != "tflite":
         return report
     from onnxtfl.placement import known_faults
@@ -245,9 +245,9 @@ def with_faults(report: CheckReport, model: Path | str) -> CheckReport:
 
 
 def faults_of(job: Job, converted: Path) -> tuple[str, ...]:
-    """What runtimes with a target of their own compute wrongly of a result for the default target.
+    """The ops of a result for the default target that runtimes with a target of their own compute wrong.
 
-    None for a result that is neither checked nor loaded: it is not read again.
+    Empty for a result that is neither checked nor loaded: it is not read again.
     """
     is_read = job.check is not False or job.load
     if job.format != "onnx" or not is_read or target_tables()[job.options.target].parent is not None:

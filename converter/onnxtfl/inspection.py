@@ -236,7 +236,7 @@ def inspect(
 
 
 def _of_file(source: Any, read: Model, asked: Callable[[PathLike], T]) -> T:
-    """What is asked about a model file, which is written first where the model is not one."""
+    """The result of `asked` for a model file, which is written first if the model is in memory or in a container."""
     in_sections = files.is_container(source)
     if isinstance(source, str | os.PathLike) and not in_sections:
         return asked(source)

@@ -76,7 +76,7 @@ class OpTimes(Profile):
 
 
 def _kinds(timed: Iterable[TimedOp]) -> list[tuple[str, tuple[int, float]]]:
-    """How many ops there are of each kind, and their milliseconds; the slowest kind first."""
+    """The number of ops of each kind, and their milliseconds; the slowest kind first."""
     found: dict[str, tuple[int, float]] = {}
     for op in timed:
         count, spent = found.get(op.op, (0, 0.0))

@@ -166,7 +166,7 @@ _RESULT = (
     Option("state", Choice("io", "reset"), "io", (TO_ONNX,),
         "States become inputs and outputs, or begin each run with their initial value."),
     Option("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,),
-        "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended."),
+        "LSTM and RNN layers reset their state in each run, or (one kernel) carry it over."),
     Option("max_memory", Number(least=0), 1024.0, _ALL_CONVERSIONS,
         "Megabytes of constants that the conversion may compute."),
 )

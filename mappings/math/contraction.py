@@ -344,7 +344,7 @@ def _broadcasts_batches(node: Node) -> bool:
 
 @decompose(ops.DotGeneral, "gpu", order="operands", when=_broadcasts_batches, benefit=1)
 def _of_equal_batches(b: Builder, node: Node) -> Value:
-    """Broadcast the batches of both operands, which kernels of the accelerator compute wrongly."""
+    """Broadcast the batches of both operands, which kernels of the accelerator compute wrong."""
     roles = ops.DotRoles.of(node)
     lhs, rhs = node.operand(0), node.operand(1)
     left, right = list(lhs.shape), list(rhs.shape)

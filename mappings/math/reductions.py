@@ -431,7 +431,7 @@ def _arg_in_int8(b: Builder, node: Node) -> Value:
 
 
 def _first_extreme(b: Builder, node: Node, dtype: DType) -> Value:
-    """Return the index of the first element equal to the extreme; `dtype`: that of the compared truth values."""
+    """Return the index of the first element equal to the extreme; `dtype`: that of the compared bools."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     kind = "max" if node.op is ops.ArgMax else "min"
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))

@@ -395,7 +395,7 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
         if kind == "shrink" and begins_anywhere:  # LiteRT reads beyond the axis for a negative stride
             entries.append(_number(b, (0, 1, 1)[which]))
         elif kind == "shrink" and which:
-            entries.append(_number(b, 1) if which == 2 else _one_behind(_at(b, node, 0, entry)))
+            entries.append(_number(b, 1) if which == 2 else _one_after(_at(b, node, 0, entry)))
         else:
             masked = mask >> entry & 1 and kind != "shrink"
             bound = (_end_of_axis if masked else _entry)(b, node, which, entry)
@@ -441,7 +441,7 @@ def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Term) 
     return before.choose(limit.constant(INT32_MAX - 1), limit)
 
 
-def _one_behind(start: Term) -> Term:
+def _one_after(start: Term) -> Term:
     """Return the limit for the single element at `start`."""
     return start.equals(-1).choose(start.constant(HUGE), start + 1)
 

@@ -53,7 +53,7 @@ class Quantizing:
     """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float.
 
     `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float. `mean`, `std`: by
-    which images are normalized (`Normalization`), None if the user gives none.
+    which images are normalized (`Normalization`); None: not at all.
     """
 
     mode: Mode

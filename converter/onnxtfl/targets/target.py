@@ -78,9 +78,7 @@ class Target(engine.Target):
         return 0
 
     def unmeasured_fault(self, form: Form) -> str:
-        """What other releases than the measured ones compute wrongly of `form`, if the target includes them; "" if none
-        is known.
-        """
+        """The fault of `form` in releases that were not measured, if the target includes these; "" without one."""
         return ""
 
     @abstractmethod
@@ -226,7 +224,7 @@ class Target(engine.Target):
 
 
 def cheapest(costs: Sequence[tuple[float, ...]]) -> list[bool]:
-    """Which of several forms have the lowest costs; the first form is the one to write where machines disagree."""
+    """Whether each of several forms has the lowest cost; the first form is the one to write where machines disagree."""
     first = costs[0]
     harmless = [cost for cost in costs if is_within(cost, first)]
     best = min(harmless, key=lambda cost: sum(c / max(f, 1.0) for c, f in zip(cost, first, strict=True)))
@@ -255,7 +253,7 @@ def as_form(node: Node) -> Form:
 
 
 def _state_of(node: Node) -> tuple[object, ...]:
-    """What a node consists of, to be compared by identity."""
+    """The parts of a node, to be compared by identity."""
     types = [v and v.type for values in (node.operands, node.results) for v in values]
     return (*node.operands, *types, *node.attributes, *node.attributes.values())
 
