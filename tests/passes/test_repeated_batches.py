@@ -62,3 +62,26 @@ def test_a_scalar_multiplies_the_smaller_operand(place: int, large: int) -> None
 }}"""
     (scaled,) = (node for node in transformed(text, REPEATED_BATCHES.apply).nodes if node.op.name == "Mul")
     assert scaled.result.shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize("scalar", ["float32", "1x1x1xfloat32"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_scalar_multiplies_an_operand_that_is_smaller_than_the_product(scalar: str, place: int) -> None:
+    shapes = ["1x2x3", "1x7x3"] if place == 0 else ["1x7x3", "1x2x3"]
+    text = f"""graph main(%a: tensor<{shapes[0]}xfloat32>, %b: tensor<{shapes[1]}xfloat32>) -> (%y) {{
+ %c = constant tensor<{scalar}> [0.5]
+ %p = DotGeneral(%a, %b) {{{BATCH}}}
+ %y = Mul(%p, %c)
+}}"""
+    (scaled,) = (node for node in transformed(text, REPEATED_BATCHES.apply).nodes if node.op.name == "Mul")
+    assert scaled.result.shape == (1, 2, 3)
+
+
+def test_a_small_product_is_scaled_itself() -> None:
+    text = f"""graph main(%a: tensor<1x2x9xfloat32>, %b: tensor<1x2x9xfloat32>) -> (%y) {{
+ %c = constant tensor<float32> [0.5]
+ %p = DotGeneral(%a, %b) {{{BATCH}}}
+ %y = Mul(%p, %c)
+}}"""
+    (scaled,) = (node for node in transformed(text, REPEATED_BATCHES.apply).nodes if node.op.name == "Mul")
+    assert scaled.result.shape == (1, 2, 2)

@@ -6,6 +6,7 @@ PagedAttention, SparsePagedAttention, SparseAttention
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,11 +65,13 @@ def _group_query(b: Builder, node: Node) -> list[Value]:
     if unsupported is not None:
         raise UnsupportedError(f"GroupQueryAttention with {unsupported} is not supported")
     heads, groups = int(node.attributes["num_heads"]), int(node.attributes["kv_num_heads"])
-    q, k, v = _query_key_value(b, node, heads, groups)
-    q, k = (_normalize_heads(b, node, part, i) for i, part in enumerate((q, k)))
-    past_length = _past_length(b, node, k)
+    *parts, v = _query_key_value(b, node, heads, groups)
+    past_length = _past_length(b, node, v)
+    if len(parts) == 2:
+        parts = [_normalize_heads(b, node, part, i) for i, part in enumerate(parts)]
     if node.attr("do_rotary", 0):
-        q, k = (_rotate(b, node, part, past_length) for part in (q, k))
+        parts = [_rotate(b, node, part, past_length) for part in parts]
+    q, k = parts if len(parts) == 2 else b.many(ops.Split, parts[0], [heads, groups], axis=1)
     cache = _Cache(_updated_cache(b, node, 3, k, past_length), _updated_cache(b, node, 4, v, past_length), past_length)
     result, scores = _grouped(b, node, q, cache, groups)
     return [result, cache.k, cache.v, scores][: len(node.results)]
@@ -90,12 +93,20 @@ def _normalize_heads(b: Builder, node: Node, x: Value, index: int) -> Value:
 
 
 def _query_key_value(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
-    """Query, key and value as [b, heads, s, size]; without keys or values, the query has the columns of all three."""
+    """Query, key and value as [b, heads, s, size]; without keys or values, the query has the columns of all three.
+
+    Queries and keys are one value if they are rotated alike.
+    """
     query, key, value = node.operand(0), node.optional(1), node.optional(2)
-    if key is None or value is None:
-        size = known_size(query.shape[2], "the number of columns of all heads") // (heads + 2 * groups)
-        query, key, value = b.many(ops.Split, query, [heads * size, groups * size, groups * size], axis=2)
-    return [split_heads(b, query, heads), split_heads(b, key, groups), split_heads(b, value, groups)]
+    counts = [heads, groups, groups]
+    if key is not None and value is not None:
+        parts: Sequence[Value] = query, key, value
+    else:
+        size = known_size(query.shape[2], "the number of columns of all heads") // sum(counts)
+        if node.attr("do_rotary", 0) and node.optional(14) is node.optional(15) is None:
+            counts = [heads + groups, groups]
+        parts = b.many(ops.Split, query, [n * size for n in counts], axis=2)
+    return [split_heads(b, part, n) for part, n in zip(parts, counts, strict=True)]
 
 
 def _has_no_past(node: Node) -> bool:

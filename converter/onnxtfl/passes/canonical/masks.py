@@ -6,6 +6,7 @@
     Select(IsNaN(Softmax(s)), ..) ->  Select(all of s = -inf, ..)         s: a sum with such masks
     Select(.., 0, Softmax(s))     ->  Mul(Softmax(s'), any of s > -inf)   s': finite values for -inf
     Select(IsNaN(Softmax(s)), ..) ->  Softmax(s)                          s: a finite sum
+    Softmax(Select(c, x, -3e38))  ->  Softmax(Add(x, Select(c, 0, -3e38)))  c: repeats along an axis of x
 
 Computed as arithmetic, results depend on kernels: LiteRT without XNNPACK clamps infinite sums and products to the
 largest finite values.
@@ -21,14 +22,48 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, splat_value, terms_of
+from onnxtfl.ir.matching import made_by, single_use, splat_value, terms_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
 
 MASKS = Patterns()
 _MOST_READ = 1 << 22
 """The most elements of a constant mask that is read."""
+_LOW = -1e30
+"""What hides an element: sums with it are as low, whatever is added."""
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+@MASKS.on(ops.Softmax)
+def add_mask(b: Builder, node: Node) -> Value | None:
+    """Add a mask that is smaller than the scores: layers share it, and delegates have kernels for sums only.
+
+    A number below 2 ** 76 is lost in a sum with the lowest one of float32, so that a row of hidden elements only has
+    equal weights in both forms.
+    """
+    select = made_by(node.operand(0), ops.Select)
+    if select is None or not single_use(select.result, b.graph):
+        return None
+    visible, *choices = select.operands
+    for place, (scores, low) in enumerate((choices, choices[::-1])):
+        hidden = splat_value(low)
+        if visible is None or scores is None or hidden is None or hidden > _LOW or scores.type != select.result.type:
+            continue
+        if scores.is_constant or not _spreads(visible, scores):
+            return None
+        numbers = [np.asarray(hidden, scores.dtype.numpy)] * 2
+        numbers[place] = np.zeros_like(numbers[place])
+        return b(node.op, b(ops.Add, scores, b(ops.Select, visible, *numbers)), **node.attributes)
+    return None
+
+
+def _spreads(small: Value, large: Value) -> bool:
+    """Whether `small` repeats along an axis of `large`."""
+    sizes, full = small.tensor_type.shape, large.tensor_type.shape
+    if sizes is None or full is None:
+        return False
+    aligned = (1,) * (len(full) - len(sizes)) + tuple(sizes)
+    return any(size == 1 != n for size, n in zip(aligned, full, strict=True))
 
 
 @MASKS.on(ops.Compare)

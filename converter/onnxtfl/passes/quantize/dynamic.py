@@ -18,15 +18,15 @@ from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, PaddedData, TensorData
-from onnxtfl.ir.facts import EXACT, facts_of
+from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.types import DType
-from onnxtfl.ir.whole_rows import COLUMNS, STEPS, quantized_numbers, quantized_rows
+from onnxtfl.ir.whole_rows import COLUMNS, quantized_numbers, quantized_rows
 from onnxtfl.passes.quantize.integers import shifted
-from onnxtfl.passes.quantize.weights import LARGEST, within_columns
+from onnxtfl.passes.quantize.weights import within_columns
 from onnxtfl.rewriting.patterns import Patterns
 
 _EIGHT_BITS = (DType.INT8, DType.UINT8)
@@ -59,30 +59,42 @@ def product_of_whole_rows(b: Builder, node: Node) -> Value | None:
 
 
 @_EXACT.on(ops.Convert)
-def convolution_of_whole_numbers(b: Builder, node: Node) -> Value | None:
-    """Convert(Conv(xq - xz, wq - wz)) float32    ->    Conv(xq - xz, wq - wz), if float32 adds them up exactly"""
-    product = made_by(node.operand(0), ops.Conv)
+def product_of_whole_numbers(b: Builder, node: Node) -> Value | None:
+    """Convert(Conv(xq - xz, wq - wz)) float32    ->    Conv(xq - xz, wq - wz) in float32; products of matrices likewise
+
+    Sums of up to 2**24 are exact; larger ones, which the Convert rounds too, as those of other float products.
+    """
+    product = made_by(node.operand(0), ops.Conv, ops.DotGeneral)
     if product is None or node.result.dtype is not DType.FLOAT32 or product.optional(2) is not None:
         return None
     source, weights = _quantized(product.operand(0)), shifted(product.operand(1))
-    if source is None or weights is None or not _adds_up_exactly(product, *weights):
+    if source is None or weights is None or not _are_constant(*weights):
         return None
     x, scale, zero = (source.operand(i) for i in range(3))
     numbers = quantized_numbers(b, x, scale, _real_zero(b, zero), zero.dtype)
     real = b(ops.DequantizeLinear, weights[0], b.scalar(1.0, DType.FLOAT32), weights[1], axis=0)
-    return b(ops.Conv, numbers, real, **product.attributes)
+    return b(product.op, numbers, real, **product.attributes)
 
 
-def _adds_up_exactly(product: Node, stored: Value, zero: Value | None) -> bool:
-    """Whether all sums of 8-bit steps times constant weights with one zero point are integers up to 2**24."""
-    known = stored.data is not None and stored.data.nbytes <= LARGEST and stored.dtype in _EIGHT_BITS
-    if not known or not (zero is None or (zero.is_constant and zero.is_single)):
-        return False
-    offset = 0 if zero is None else int(zero.numpy().reshape(()))
-    axis = int(product.attr("kernel_output_feature_dimension"))
-    sizes = np.abs(stored.numpy().astype(np.int32) - offset)
-    sums = sizes.sum(axis=tuple(i for i in range(sizes.ndim) if i != axis))
-    return bool(sums.max(initial=0) * STEPS <= EXACT)
+@_EXACT.on(ops.Convert)
+def sum_with_bias(b: Builder, node: Node) -> Value | None:
+    """Convert(Add(product, bias)) float32    ->    Add(Convert(product), Convert(bias))
+
+    Exporters before 2021 quantize the bias at run time too.
+    """
+    total = made_by(node.operand(0), ops.Add)
+    if total is None or node.result.dtype is not DType.FLOAT32 or not single_use(total.result, b.graph):
+        return None
+    products = [made_by(v, ops.Conv, ops.DotGeneral) for v in total.operands]
+    if not any(p is not None and _quantized(p.operand(0)) is not None for p in products):
+        return None
+    return b(ops.Add, *(b(ops.Convert, v, dtype=DType.FLOAT32) for v in total.operands))
+
+
+def _are_constant(stored: Value, zero: Value | None) -> bool:
+    """Whether these are constant weights of 8 bits with one zero point."""
+    known = stored.is_constant and stored.dtype in _EIGHT_BITS
+    return known and (zero is None or (zero.is_constant and zero.is_single))
 
 
 def _is_matrix_product(node: Node) -> bool:

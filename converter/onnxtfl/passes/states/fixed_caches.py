@@ -15,7 +15,7 @@ place from the first new token plus N on holds has no meaning: the softmax over 
 Fewer tokens than N are padded. Where P + N > C then, no row may be written past the end: the rows move back by
 %shift = P - min(P, C - N), so that the graph computes at min(P, C - N), and the first %shift rows of each cache stay::
 
-    %all = DynamicUpdateSlice(%past, Select(%is_new, %new, DynamicSlice(%past, [0, 0, %first, 0])), [0, 0, %first, 0])
+    %all = DynamicUpdateSlice(%past, Select(%is_new, %new, Gather(%past, %at) {axis = 2}), [0, 0, %first, 0])
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ class _Rewriting:
         cache, new = (self._of(v) for v in node.operands if v is not None)
         starts = self._starts(cache.rank, axis)
         if self.caches.new > 1:
-            old = self.b(ops.DynamicSlice, cache, starts, slice_sizes=[int(n) for n in new.shape])
+            old = self.b(ops.Gather, cache, self.at, axis=axis)
             shape = [self.caches.new if k == axis else 1 for k in range(cache.rank)]
             new = self.b(ops.Select, self.b(ops.Reshape, self.is_new, shape), new, old)
         return [self.b(ops.DynamicUpdateSlice, cache, new, starts)]

@@ -1,4 +1,4 @@
-"""Products with a large operand: one that repeats along a batch axis is read once, and is not scaled.
+"""Products with a large operand: one that repeats along a batch axis is read once, and small operands are scaled.
 
 ::
 
@@ -6,6 +6,7 @@
     %y = DotGeneral(%q : [b, h*g, n, d], %r)           ->    %p = DotGeneral(Reshape(%q) : [b, h, g*n, d], %k)
                                                              %y = Reshape(%p) : [b, h*g, n, c]
     DotGeneral(%x, Mul(%k, 0.5))                       ->    DotGeneral(Mul(%x, 0.5), %k)      x has fewer elements
+    Mul(DotGeneral(%x, %k), 0.5)                       ->    DotGeneral(Mul(%x, 0.5), %k)      likewise
 
 Found in attention, where several heads read the same keys and values of a cache.
 """
@@ -18,7 +19,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape, is_static, product
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, single_use, splat_value
+from onnxtfl.ir.matching import is_weight, made_by, single_use, splat_value, uniform_scalar
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -38,6 +39,23 @@ def scale_smaller_operand(b: Builder, node: Node) -> Value | None:
             continue
         operands = [x, b(ops.Mul, other, factor)]
         return b(node.op, *(operands if i == 0 else operands[::-1]), **node.attributes)
+    return None
+
+
+@REPEATED_BATCHES.on(ops.Mul)
+def scale_before_product(b: Builder, node: Node) -> Value | None:
+    """Multiply the smaller operand of a product by a scalar, if it has fewer elements than the result."""
+    for value, factor in (node.operands, node.operands[::-1]):
+        made = made_by(value, ops.DotGeneral)
+        if made is None or factor is None or uniform_scalar(made.result, factor) is None:
+            continue
+        operands = [made.operand(0), made.operand(1)]
+        place = 0 if _has_fewer(*operands) else 1
+        if not single_use(made.result, b.graph) or any(map(is_weight, operands)):
+            continue
+        if _has_fewer(operands[place], made.result):
+            operands[place] = b(ops.Mul, operands[place], factor.numpy().reshape(()))
+            return b(made.op, *operands, **made.attributes)
     return None
 
 
