@@ -226,11 +226,11 @@ _CHECKING = (
 )
 _CHECK_INPUTS = (
     Option("data", Data(), None, (CHECK,),
-        "Arrays by input name: an .npz file, or a directory of them; an axis in front is that of samples.",
+        "Arrays by input name: an .npz file, or a directory of them; a leading axis is that of samples.",
         former="inputs"),
     Option("check_data", Data(), None, _BOTH,
         "Arrays by input name that the check runs both models on: an .npz file, or a directory of them; "
-        "an axis in front is that of samples."),
+        "a leading axis is that of samples."),
     Option("input_shapes", Shapes(), None, (CHECK,), _SHAPES_HELP, flags="--input-shape", setting="input_shapes"),
     Option("dims", Sizes(), None, (CHECK,),
         "Size of a dimension in the runs, by its name, like batch=2 (repeatable).", flags="--dim", setting="dims"),
