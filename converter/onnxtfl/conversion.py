@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.errors import UsageError
-from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
+from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, counted, ranked, shape, some, titled
 
 if TYPE_CHECKING:
     from onnxtfl.c_source import CSource
@@ -103,8 +103,7 @@ class ExpectedGain:
         saved = (
             f"{before:.3g} us -> {self.after[machine]:.3g} us ({machine})" for machine, before in self.before.items()
         )
-        times = f"{self.count} time{'s' * (self.count > 1)}"
-        return ", ".join([f"{self.rule}, {times}", *saved])
+        return ", ".join([f"{self.rule}, {counted(self.count, 'time')}", *saved])
 
 
 @dataclass(frozen=True)
@@ -249,8 +248,8 @@ class Conversion:
         place = "nothing written" if self.data is None else f"{byte_count(len(self.data))} in memory"
         place = place if self.path is None else f"{str(self.path)!r}, {byte_count(self.report.size)}"
         before, after = sum(self.report.ops_before.values()), sum(self.report.ops_after.values())
-        ops = f"{before} op{'' if before == 1 else 's'} became {after}"
-        return f"<Conversion {place}, {ops}, check: {'none' if self.check is None else self.check.status}>"
+        check = "none" if self.check is None else self.check.status
+        return f"<Conversion {place}, {counted(before, 'op')} became {after}, check: {check}>"
 
     def _repr_html_(self) -> str:
         return as_html(self.rows())

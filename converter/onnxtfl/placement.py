@@ -30,7 +30,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.runtimes import LITERT, RunError, vela
 from onnxtfl.runtimes.profiler import profile
 from onnxtfl.schemas.target_tables import ROOT, chosen_targets, target_tables
-from onnxtfl.tables import Row, byte_count, some, titled
+from onnxtfl.tables import Row, byte_count, counted, some, titled
 from onnxtfl.targets.target import as_form
 from onnxtfl.targets.tflite import Fault, TfliteTarget, unusual_operands
 
@@ -108,7 +108,7 @@ class Placement:
     @property
     def parts(self) -> str:
         """The number of partitions as text."""
-        return f"{self.partitions} partition{'s' * (self.partitions > 1)}" if self.partitions else ""
+        return counted(self.partitions, "partition") if self.partitions else ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The lines of a table: counts, memory and speed, and the ops elsewhere by reason (``verbose``: all ops)."""
