@@ -385,15 +385,9 @@ def _add_types(read: Graph, lifted: Graph) -> None:
     """Set the types of results of `read` that are those of tensors in `lifted`."""
     types: dict[str, Type] = {}
     for node in lifted.nodes:
-        for value in (*node.operands, *node.results):
-            origin = None if value is None else value.origin
-            if (
-                value is not None
-                and origin is not None
-                and value.type is not None
-                and origin.permutation is None
-                and origin.shape is None
-            ):
+        for value in filter(None, (*node.operands, *node.results)):
+            origin = value.origin
+            if value.type is not None and origin is not None and origin.permutation is None and origin.shape is None:
                 types.setdefault(origin.tensor, value.type)
     for node in read.nodes:
         for value in node.results:
