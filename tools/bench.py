@@ -38,7 +38,7 @@ from bench_page import Figure, page
 from float_twin import float_twin
 from make_decoders import SIZES, Decoder
 from make_models import MODELS
-from quantized_twin import quantized_twin
+from quantized_twin import dynamic_twin, quantized_twin
 
 _SIZES = {"chain_5000": ("chain", 5000), "chain_10000": ("chain", 10000)}
 _GROWING = {
@@ -62,8 +62,8 @@ _QUANTIZED = {
 """Quantized CNNs of the corpus, and the minimum speedup over their float originals (0: not compared)."""
 _RECURRENT = ("lstm_h128_dynamo", "gru_uni1")
 """Recurrent layers of the corpus: an LSTM of 128 cells and a GRU of 256, over 25 steps."""
-_TWINS = ("audio_conv1d",)
-"""Float networks of the corpus that ONNX Runtime's quantizer quantizes."""
+_TWINS, _DYNAMIC = ("audio_conv1d",), ("resnet50",)
+"""Float networks that ONNX Runtime's quantizer quantizes: of the corpus to QDQ, made ones at run time."""
 _THOROUGH = 5
 """The factor of these sizes with --thorough."""
 _REWRITTEN = (
@@ -289,6 +289,7 @@ def main() -> int:
                 rewritten = {name: _CORPUS / name / "model.onnx" for name in _REWRITTEN if _wanted(name, options)}
                 _latencies(bench, "rewrites", rewritten, 1.2)
                 twins = {f"{name}_qdq": _twin(bench, name) for name in _TWINS if _wanted(name, options)}
+                twins |= {f"{name}_dynamic": _dynamic_twin(bench, name) for name in _DYNAMIC if _wanted(name, options)}
                 _latencies(bench, "quantized by ONNX Runtime", twins, 1.2)
                 _quantized_latencies(bench, [name for name in _QUANTIZED if _wanted(name, options)])
     finally:
@@ -582,6 +583,13 @@ def _twin(bench: Bench, name: str) -> Path:
     """The path of a float model of the corpus that ONNX Runtime quantized."""
     path = bench.folder / f"{name}_qdq.onnx"
     quantized_twin(_CORPUS / name / "model.onnx", path)
+    return path
+
+
+def _dynamic_twin(bench: Bench, name: str) -> Path:
+    """The path of a made model that ONNX Runtime quantized, activations at run time."""
+    path = bench.folder / f"{name}_dynamic.onnx"
+    dynamic_twin(bench.source(name), path)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Quantize a float model to QDQ with int8, as ONNX Runtime's quantizer does, on random inputs."""
+"""Quantize a float model as ONNX Runtime's quantizer does: to QDQ with int8 on random inputs, or at run time."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ def quantized_twin(source: Path, target: Path) -> None:
     logging.getLogger().setLevel(logging.ERROR)  # it recommends optimizations that change the model
     types = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8}
     quantize_static(str(source), str(target), Samples(), quant_format=QuantFormat.QDQ, **types)
+
+
+def dynamic_twin(source: Path, target: Path) -> None:
+    """Write the model at `source` with quantized weights, and activations that are quantized at run time."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    logging.getLogger().setLevel(logging.ERROR)
+    products = ["Conv", "Gemm", "MatMul"]
+    quantize_dynamic(str(source), str(target), op_types_to_quantize=products, weight_type=QuantType.QUInt8)
 
 
 def _samples(model: Path) -> Iterator[dict[str, Any]]:

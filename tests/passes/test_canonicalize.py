@@ -275,6 +275,19 @@ def test_whole_numbers_need_no_conversion_to_an_integer_type_and_back(most: int,
     assert op_counts(transformed(text, simplify))["Convert"] == left
 
 
+@pytest.mark.parametrize("dtype, left", [("int32", 0), ("int64", 0), ("uint32", 2), ("int16", 2)])
+def test_a_whole_number_of_unknown_size_as_integer_and_back(dtype: str, left: int) -> None:
+    """What a number beyond the integers becomes is not defined for wide signed ones only."""
+    text = f"""graph main(%x: tensor<4xfloat32>) -> (%y) {{
+      %r = Floor(%x)
+      %i = Convert(%r) {{dtype = !{dtype}}}
+      %y = Convert(%i) {{dtype = !float32}}
+    }}"""
+    graph = parse_graph(text)
+    simplify(graph)
+    assert op_counts(graph)["Convert"] == left
+
+
 @pytest.mark.parametrize(
     ("reversed_", "size", "left"),
     [

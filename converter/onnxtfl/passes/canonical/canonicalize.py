@@ -154,7 +154,8 @@ def _fits(node: Node) -> bool:
     if not node.result.dtype.is_integer or node.result.is_quantized or node.operand(0).is_quantized:
         return False
     known, (least, most) = facts_of(node.operand(0)), limits(node.result.dtype)
-    return known.integral and (node.result.dtype.bits >= 32 or (least <= known.low and known.high <= most))
+    is_wide = node.result.dtype.is_signed and node.result.dtype.bits >= 32
+    return known.integral and (is_wide or (least <= known.low and known.high <= most))
 
 
 @MOVES.on(ops.Reverse, ops.Slice, quantized=True)

@@ -136,14 +136,18 @@ def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
         return None
     if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
         return None
-    builder = Builder(graph, node)
-    read = [v for v in node.operands if v is not None]
-    zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
     try:
-        pairs = zip(zeros, node.results, strict=True)
-        return [_same(node, r) or broadcast_to_sizes(builder, zero, r.shape, *read) for zero, r in pairs]
+        return Builder(graph, node).tried(_empty, node)
     except UnsupportedError:  # a size that is known only from the node's result
         return None
+
+
+def _empty(b: Builder, node: Node) -> list[Value]:
+    """Operands or zeros with the shapes of the empty results of `node`."""
+    read = [v for v in node.operands if v is not None]
+    zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
+    pairs = zip(zeros, node.results, strict=True)
+    return [_same(node, result) or broadcast_to_sizes(b, zero, result.shape, *read) for zero, result in pairs]
 
 
 def _has_axis_of_0(result: Value) -> bool:
