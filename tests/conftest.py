@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from tools.probe.runtime import Runtime
+
     from tests.harness.workers import Worker
 
 os.environ.setdefault("ONNXTFL_VERIFY", "1")
@@ -22,3 +25,13 @@ def worker() -> Iterator[Worker]:
 
     with Worker() as process:
         yield process
+
+
+@pytest.fixture(scope="module")
+def probed() -> Iterator[Runtime]:
+    """LiteRT in the processes that measure its kernels."""
+    from tools.probe.runtime import Runtime
+
+    runtime = Runtime(sys.executable)
+    yield runtime
+    runtime.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxtfl.errors import UsageError
-from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, ranked, shape, some, titled
+from onnxtfl.tables import WIDTH, Row, as_html, as_text, byte_count, counted, ranked, shape, some, titled
 
 if TYPE_CHECKING:
     from onnxtfl.c_source import CSource
@@ -88,7 +88,7 @@ class StateReport:
 
 @dataclass(frozen=True)
 class ExpectedGain:
-    """What all rewrites by one rule, which only saves time, were expected to save, by measured costs.
+    """The time that all rewrites by one rule, which only saves time, were expected to save, by measured costs.
 
     ``count``: the number of rewrites. ``before``, ``after``: the microseconds of the ops in one thread, by kind of
     machine: "avx512" (x86 with AVX-512) and "avx2" (without); only ratios count on other machines of that kind.
@@ -103,13 +103,12 @@ class ExpectedGain:
         saved = (
             f"{before:.3g} us -> {self.after[machine]:.3g} us ({machine})" for machine, before in self.before.items()
         )
-        times = f"{self.count} time{'s' * (self.count > 1)}"
-        return ", ".join([f"{self.rule}, {times}", *saved])
+        return ", ".join([f"{self.rule}, {counted(self.count, 'time')}", *saved])
 
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What a conversion did.
+    """The report on a conversion.
 
     Printed, it is the table of the command line. ``ops_before``, ``ops_after``: number of nodes by operator, in the
     source and in the result. ``source_size`` (None for a model in memory) and ``size``: bytes of the model and of its
@@ -127,8 +126,8 @@ class ConversionReport:
     (with pointers of 32 bits it needs less); None if that was not measured. ``io_types``: inputs and outputs of another
     type than in the source. ``opset``: the ONNX opset and why it is newer than the default, "" if it is not.
     ``float16``: which ops compute in float16, if that was requested. ``placement``: where each op runs on a target with
-    an NPU, with a fallback to the CPU, or if times per op were requested; else None. ``faults``: what other runtimes
-    than the checked one compute wrongly of the result, without saying so. ``gains``: of rewrites that only save time.
+    an NPU, with a fallback to the CPU, or if times per op were requested; else None. ``faults``: ops of the result that
+    other runtimes than the checked one compute wrong without an error. ``gains``: of rewrites that only save time.
     ``not_loaded``: why the result was not loaded in its runtime, although that was requested.
     """
 
@@ -249,15 +248,15 @@ class Conversion:
         place = "nothing written" if self.data is None else f"{byte_count(len(self.data))} in memory"
         place = place if self.path is None else f"{str(self.path)!r}, {byte_count(self.report.size)}"
         before, after = sum(self.report.ops_before.values()), sum(self.report.ops_after.values())
-        ops = f"{before} op{'' if before == 1 else 's'} became {after}"
-        return f"<Conversion {place}, {ops}, check: {'none' if self.check is None else self.check.status}>"
+        check = "none" if self.check is None else self.check.status
+        return f"<Conversion {place}, {counted(before, 'op')} became {after}, check: {check}>"
 
     def _repr_html_(self) -> str:
         return as_html(self.rows())
 
 
 def _state_rows(states: Sequence[StateReport]) -> list[Row]:
-    """What to feed as states."""
+    """The lines about the states that the user feeds."""
     lines = list(map(str, states))
     lines += ["(with `state=reset` each run begins with the initial values)"] if lines else []
     return titled("state", lines)
@@ -324,7 +323,7 @@ _COMPOSITE = 3
 
 
 def _unquantized_rows(summary: QuantizationSummary | None, placement: Placement | None, verbose: bool) -> list[Row]:
-    """What to quantize in the source of a quantized model, so that its float ops run on the NPU."""
+    """Advice on what to quantize in the source of a quantized model, so that its float ops run on the NPU."""
     if summary is None or placement is None or not placement.is_of_npu:
         return []
     ops = Counter(name for op in summary.islands for name in op.sources)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onnxtfl.pipeline_report import Report
     from onnxtfl.placement import Placement
     from onnxtfl.quantizing import Quantizing
-    from onnxtfl.runtimes import Workers
+    from onnxtfl.runtimes import RunError, Workers
 
 MANY = 2000
 """The fewest nodes of a source whose graph is removed from memory: garbage collection visits all objects of all
@@ -203,9 +203,8 @@ def arena_size(job: Job, converted: Path) -> int | None:
 
     Raises UnsupportedError if it does not load.
     """
-    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
     name = target_tables()[job.options.target].runtime
-    if name is None or not loads:
+    if name is None or not _may_load(job):
         return None
     from onnxtfl.runtimes import RunError, RunOptions, runtime_for
     from onnxtfl.runtimes.arenas import least_arena
@@ -219,9 +218,7 @@ def arena_size(job: Job, converted: Path) -> int | None:
     except RunError as error:
         if error.kind == "unavailable":
             return None
-        raise UnsupportedError(
-            f"the result does not load: {error.message}", hint=_load_hint(error.kind), code=error.code
-        ) from error
+        raise _does_not_load(error) from error
 
 
 def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
@@ -229,10 +226,9 @@ def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
 
     Also None if a compiler or runtime would have to load the result, and results are not loaded.
     """
-    loads = job.check is not False or (job.load and not os.environ.get(NO_LOAD))
     table = target_tables()[job.options.target]
     asks = table.accelerator is not None or job.comparison.get("profile")
-    if job.format != "onnx" or not (loads if asks else job.options.fallback == "cpu"):
+    if job.format != "onnx" or not (_may_load(job) if asks else job.options.fallback == "cpu"):
         return None
     from onnxtfl.placement import CPU, place
 
@@ -240,7 +236,7 @@ def placed_ops(job: Job, converted: Path, record: Record) -> Placement | None:
 
 
 def with_faults(report: CheckReport, model: Path | str) -> CheckReport:
-    """The report on a check with notes about what other runtimes compute wrongly of the second model, a .tflite."""
+    """The report on a check with notes on the ops of the second model, a .tflite, that other runtimes compute wrong."""
     if report.status == "not checked" or files.sniff(model) != "tflite":
         return report
     from onnxtfl.placement import known_faults
@@ -249,9 +245,9 @@ def with_faults(report: CheckReport, model: Path | str) -> CheckReport:
 
 
 def faults_of(job: Job, converted: Path) -> tuple[str, ...]:
-    """What runtimes with a target of their own compute wrongly of a result for the default target.
+    """The ops of a result for the default target that runtimes with a target of their own compute wrong.
 
-    None for a result that is neither checked nor loaded: it is not read again.
+    Empty for a result that is neither checked nor loaded: it is not read again.
     """
     is_read = job.check is not False or job.load
     if job.format != "onnx" or not is_read or target_tables()[job.options.target].parent is not None:
@@ -287,8 +283,14 @@ def _is_heavy(job: Job, size: int) -> bool:
     return job.format == "onnx" and job.check != "require" and size > HEAVY
 
 
-def _load_hint(kind: str) -> str:
-    return _LOAD_HINTS.get(kind, "it is a bug: please report it") + "; `load=False` writes it nevertheless"
+def _may_load(job: Job) -> bool:
+    """Whether the result is loaded in a runtime, by the check or without one."""
+    return job.check is not False or (job.load and not os.environ.get(NO_LOAD))
+
+
+def _does_not_load(error: RunError) -> UnsupportedError:
+    hint = _LOAD_HINTS.get(error.kind, "it is a bug: please report it") + "; `load=False` writes it nevertheless"
+    return UnsupportedError(f"the result does not load: {error.message}", hint=hint, code=error.code)
 
 
 _LOAD_HINTS = {
@@ -326,9 +328,7 @@ def check_loads(job: Job, result: Report, converted: Path, stack: ExitStack, wor
             raise UnsupportedError(
                 f"TFLite does not load the model while the rank of its inputs is unknown ({names})", code="E-SHAPE-001"
             ) from error
-        raise UnsupportedError(
-            f"the result does not load: {error.message}", hint=_load_hint(error.kind), code=error.code
-        ) from error
+        raise _does_not_load(error) from error
     except RuntimeUnavailableError:
         return
 

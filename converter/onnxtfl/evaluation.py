@@ -72,8 +72,7 @@ class Evaluator:
     @property
     def outputs(self) -> list[str]:
         """The names of the outputs, in order."""
-        names = self.graph.output_names or [value.name or "" for value in self.graph.outputs]
-        return [name or f"output_{i}" for i, name in enumerate(names)]
+        return [name or f"output_{i}" for i, name in enumerate(self.graph.names_of_outputs)]
 
     def run(self, inputs: Sequence[Any], time_limit: float | None = None) -> list[Array]:
         """Return the outputs for `inputs` in order; stored integers where they are quantized.

@@ -236,7 +236,7 @@ def inspect(
 
 
 def _of_file(source: Any, read: Model, asked: Callable[[PathLike], T]) -> T:
-    """What is asked about a model file, which is written first where the model is not one."""
+    """The result of `asked` for a model file, which is written first if the model is in memory or in a container."""
     in_sections = files.is_container(source)
     if isinstance(source, str | os.PathLike) and not in_sections:
         return asked(source)
@@ -274,7 +274,7 @@ def _summary(model: Any, read: Model) -> FileSummary:
         {domain or "ai.onnx": version for domain, version in read.opsets.items()} | _ir_version(read),
         read.metadata.description.strip(),
         tuple((value.name or "", str(value.type)) for value in main.inputs),
-        tuple((name, str(value.type)) for name, value in zip(_output_names(main), main.outputs, strict=True)),
+        tuple((name, str(value.type)) for name, value in zip(main.names_of_outputs, main.outputs, strict=True)),
         dict(counts.most_common()),
         sum(data.size for data in constants),
         sum(data.nbytes for data in constants),
@@ -312,16 +312,12 @@ def _section(section: Section) -> str:
 
 def _ends(graph: Graph) -> set[str]:
     """The names of the inputs and outputs."""
-    return {v.name or "" for v in graph.inputs} | set(_output_names(graph))
+    return {v.name or "" for v in graph.inputs} | set(graph.names_of_outputs)
 
 
 def _ir_version(read: Model) -> dict[str, int]:
     version = read.metadata.producer.ir_version
     return {"IR version": version} if version else {}
-
-
-def _output_names(graph: Graph) -> list[str]:
-    return graph.output_names or [value.name or "" for value in graph.outputs]
 
 
 def _signature(read: Model) -> Iterator[str]:
@@ -389,15 +385,9 @@ def _add_types(read: Graph, lifted: Graph) -> None:
     """Set the types of results of `read` that are those of tensors in `lifted`."""
     types: dict[str, Type] = {}
     for node in lifted.nodes:
-        for value in (*node.operands, *node.results):
-            origin = None if value is None else value.origin
-            if (
-                value is not None
-                and origin is not None
-                and value.type is not None
-                and origin.permutation is None
-                and origin.shape is None
-            ):
+        for value in filter(None, (*node.operands, *node.results)):
+            origin = value.origin
+            if value.type is not None and origin is not None and origin.permutation is None and origin.shape is None:
                 types.setdefault(origin.tensor, value.type)
     for node in read.nodes:
         for value in node.results:
@@ -422,7 +412,7 @@ def _graph_json(graph: Graph) -> dict[str, Any]:
     return {
         "name": graph.name,
         "inputs": [_value_json(value) for value in graph.inputs],
-        "outputs": _output_names(graph),
+        "outputs": graph.names_of_outputs,
         "nodes": [_node_json(node) for node in graph.nodes],
     }
 

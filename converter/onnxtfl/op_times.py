@@ -28,7 +28,7 @@ from onnxtfl.runtimes import LITERT, ONNXRUNTIME
 from onnxtfl.runtimes.profiler import profile
 from onnxtfl.runtimes.profiles import OpTime, Profile
 from onnxtfl.schemas.sections import folder
-from onnxtfl.tables import Row, some
+from onnxtfl.tables import Row, counted, some
 
 SHOWN = 20
 """The slowest ops, which are shown."""
@@ -58,7 +58,7 @@ class OpTimes(Profile):
         run = "not measured" if self.milliseconds is None else f"{self.milliseconds:.3g} ms, one thread"
         rows = [Row("time", f"{run}, in {self.runtime}"), *([Row("note", self.note, "yellow")] if self.note else [])]
         if self.delegate:
-            groups = f"{self.partitions} partition{'s' * (self.partitions > 1)}"
+            groups = counted(self.partitions, "partition")
             rows.append(Row("delegate", f"{self.delegate} computes {self.delegated} of {self.total} ops; {groups}"))
         kinds = _kinds(self.ops)
         rows += _measured("by op", ((spent, f"{count} {op}") for op, (count, spent) in kinds), self.total_time)
@@ -76,7 +76,7 @@ class OpTimes(Profile):
 
 
 def _kinds(timed: Iterable[TimedOp]) -> list[tuple[str, tuple[int, float]]]:
-    """How many ops there are of each kind, and their milliseconds; the slowest kind first."""
+    """The number of ops of each kind, and their milliseconds; the slowest kind first."""
     found: dict[str, tuple[int, float]] = {}
     for op in timed:
         count, spent = found.get(op.op, (0, 0.0))

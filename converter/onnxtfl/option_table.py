@@ -166,7 +166,7 @@ _RESULT = (
     Option("state", Choice("io", "reset"), "io", (TO_ONNX,),
         "States become inputs and outputs, or begin each run with their initial value."),
     Option("lstm", Choice("exact", "fused"), "exact", (TO_TFLITE,),
-        "LSTM and RNN layers begin each run anew, or (one kernel) where the last run ended."),
+        "LSTM and RNN layers reset their state in each run, or (one kernel) carry it over."),
     Option("max_memory", Number(least=0), 1024.0, _ALL_CONVERSIONS,
         "Megabytes of constants that the conversion may compute."),
 )
@@ -226,11 +226,11 @@ _CHECKING = (
 )
 _CHECK_INPUTS = (
     Option("data", Data(), None, (CHECK,),
-        "Arrays by input name: an .npz file, or a directory of them; an axis in front is that of samples.",
+        "Arrays by input name: an .npz file, or a directory of them; a leading axis is that of samples.",
         former="inputs"),
     Option("check_data", Data(), None, _BOTH,
         "Arrays by input name that the check runs both models on: an .npz file, or a directory of them; "
-        "an axis in front is that of samples."),
+        "a leading axis is that of samples."),
     Option("input_shapes", Shapes(), None, (CHECK,), _SHAPES_HELP, flags="--input-shape", setting="input_shapes"),
     Option("dims", Sizes(), None, (CHECK,),
         "Size of a dimension in the runs, by its name, like batch=2 (repeatable).", flags="--dim", setting="dims"),

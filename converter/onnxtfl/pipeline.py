@@ -1,6 +1,6 @@
 """The two pipelines: ONNX to TFLite, and TFLite to ONNX.
 
-read -> lift -> simplify -> legalize -> layout -> cleanup -> lower -> write
+read -> lift -> simplify, quantize -> legalize -> layout -> lower -> write
 
 `STAGES` is what happens between reading and writing, in order, in both directions; :mod:`onnxtfl.stages` has the passes
 of each, and :mod:`onnxtfl.pipeline_run` runs them.

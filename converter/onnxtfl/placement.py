@@ -20,7 +20,7 @@ from onnxtfl.formats import files
 from onnxtfl.formats.tflite.outline import FileOp, file_ops
 from onnxtfl.ir.compact_record import decode
 from onnxtfl.ir.data import PathLike
-from onnxtfl.ir.dims import is_static, size_or
+from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.metadata import RECORD, content_of
 from onnxtfl.ir.model import Model
@@ -30,7 +30,7 @@ from onnxtfl.rewriting.target import Refusal
 from onnxtfl.runtimes import LITERT, RunError, vela
 from onnxtfl.runtimes.profiler import profile
 from onnxtfl.schemas.target_tables import ROOT, chosen_targets, target_tables
-from onnxtfl.tables import Row, byte_count, some, titled
+from onnxtfl.tables import Row, byte_count, counted, some, titled
 from onnxtfl.targets.target import as_form
 from onnxtfl.targets.tflite import Fault, TfliteTarget, unusual_operands
 
@@ -44,10 +44,10 @@ class PlacedOp:
     """An op of the main graph, by its place in the file; ``name``: that of its first result.
 
     ``where``: the hardware or runtime, "" if the target cannot run it. ``reason``: the constraint that it violates, ""
-    where it runs on the target itself and is computed correctly. ``fault``: what the target does with it without saying
-    so ("computes wrong values", "ends the process"), "" if nothing is known. ``unusual``: operands, like "nan in lhs",
-    of which the target computes other values than NumPy. ``sources``: the nodes of the source, if known. ``rewrite``:
-    what a conversion for the target does about it. ``cycles``: estimated by the target's compiler, None if unknown.
+    where it runs on the target itself and is computed correctly. ``fault``: "computes wrong values" (without an
+    error) or "ends the process", "" if neither is known. ``unusual``: operands, like "nan in lhs", of which the target
+    computes other values than NumPy. ``sources``: the nodes of the source, if known. ``rewrite``: what a conversion for
+    the target does about it. ``cycles``: estimated by the target's compiler, None if unknown.
     """
 
     index: int
@@ -95,12 +95,12 @@ class Placement:
 
     @property
     def faulty(self) -> tuple[PlacedOp, ...]:
-        """The ops that the target takes, although it computes them wrongly or ends the process."""
+        """The ops that the target takes, although it computes them wrong or ends the process."""
         return tuple(op for op in self.ops if op.fault)
 
     @property
     def counts(self) -> str:
-        """How many ops run in each place, and in how many partitions, as text."""
+        """The number of ops in each place, and of partitions, as text."""
         places = Counter(_place(op) for op in self.ops)
         counts = ", ".join(f"{count} {where}" for where, count in places.most_common())
         return "; ".join(filter(None, (counts or "no ops", self.parts)))
@@ -108,7 +108,7 @@ class Placement:
     @property
     def parts(self) -> str:
         """The number of partitions as text."""
-        return f"{self.partitions} partition{'s' * (self.partitions > 1)}" if self.partitions else ""
+        return counted(self.partitions, "partition") if self.partitions else ""
 
     def rows(self, verbose: bool = False) -> list[Row]:
         """The lines of a table: counts, memory and speed, and the ops elsewhere by reason (``verbose``: all ops)."""
@@ -175,12 +175,12 @@ def place(model: PathLike, target: str, record: Record | None = None) -> Placeme
 
 
 def known_faults(model: PathLike) -> list[str]:
-    """What runtimes that take any .tflite compute wrongly of a file, without saying so; one line for each kind of op.
+    """The ops of a file that runtimes which take any .tflite compute wrong without an error; a line for each kind.
 
-    Models with dynamic sizes are refused there. Special elements, like NaN, are left out.
+    Empty for a model with dynamic sizes, which these runtimes refuse. Special elements, like NaN, are left out.
     """
     read = files.read(model)
-    if not all(isinstance(v.type, TensorType) and is_static(v.type.shape) for v in read.main.inputs):
+    if not all(v.is_static for v in read.main.inputs):
         return []
     found = []
     for name, table in target_tables().items():
@@ -332,7 +332,7 @@ def by_vela(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Pla
 
 
 def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
-    """Which ops the delegate of LiteRT's CPU kernels computes; others run in its own kernels."""
+    """The placement on LiteRT's CPU kernels: the ops that the delegate computes; others run in LiteRT's own kernels."""
     found = profile(LITERT, model, [_zeros(value.type) for value in read.main.inputs], ops=False)
     if "replaced" not in found:
         return replace(_by_delegate(model, read, ops), target=target, note=found.get("note", ""))

@@ -22,7 +22,7 @@ _UPDATE = "ONNXTFL_UPDATE"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --onnxtfl-update."""
     group = parser.getgroup("onnxtfl")
-    text = "write the models named by golden= in assert_converts anew"
+    text = "rewrite the models named by golden= in assert_converts"
     group.addoption("--onnxtfl-update", action="store_true", default=False, help=text)
 
 

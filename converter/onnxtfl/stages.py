@@ -216,13 +216,15 @@ def quantized_io(target: Target, options: Options) -> Pass:
     return Pass("quantized io", edges, MAIN_ONLY, needs=NEUTRAL)
 
 
+FUSE_QUANTIZED = Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized)
+
+
 def quantized_for_onnx(target: Target, options: Options) -> Passes:
     """Ops on quantized types: ONNX Runtime's optimizer wants uint8."""
-    fuse = Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized)
     uint8 = Pass("uint8 storage", quantize.store_as_uint8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized)
     counted = Pass("int32 outputs", quantize.count_steps_of_outputs, MAIN_ONLY, needs=NEUTRAL)
     edges = quantized_io(target, options)
-    return [fuse, *([] if target.has_integer_ops else [uint8]), edges, counted, SIMPLIFY]
+    return [FUSE_QUANTIZED, *([] if target.has_integer_ops else [uint8]), edges, counted, SIMPLIFY]
 
 
 def quantized_for_tflite(target: Target, options: Options) -> Passes:
@@ -234,7 +236,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
         Pass(
             "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
         ),
-        Pass("fuse quantized", quantize.fuse_quantized, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
+        FUSE_QUANTIZED,
         Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),

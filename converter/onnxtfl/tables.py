@@ -97,6 +97,11 @@ def shape(sizes: Iterable[object]) -> str:
     return "[" + ",".join(str(size) for size in sizes) + "]"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things, like "1 op" or "2 ops"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def byte_count(count: int | None) -> str:
     """A number of bytes in B, kB, MB or GB (powers of 1000)."""
     size = float(count or 0)

@@ -106,7 +106,7 @@ def remove_all(others: Iterable[str] = ()) -> None:
         sweep(place)
 
 
-def end_with_parent(others: Iterable[str] = (), parent: int | None = None) -> threading.Thread | None:
+def end_with_parent(others: Iterable[str], parent: int | None = None) -> threading.Thread | None:
     """End this process as soon as its parent is gone, with the folders of both; None if the system cannot tell.
 
     `others`: the `places` of the parent; `parent`: its number, by default that of the present one. The returned thread

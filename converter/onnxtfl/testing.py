@@ -73,7 +73,7 @@ def assert_converts(
         raise AssertionError(f"{_name(golden)} does not exist; write it with pytest --onnxtfl-update")
     report = onnxtfl.check(golden, conversion.data or b"", **_of_the_check(options))
     if not report.ok:
-        advice = "if the change is intended, write it anew with pytest --onnxtfl-update"
+        advice = "if the change is intended, rewrite it with pytest --onnxtfl-update"
         raise AssertionError(
             f"{_name(model)} does not convert to {_name(golden)} any more ({advice}): {report.table()}"
         )

@@ -328,7 +328,7 @@ def _cache(name: str, places: str) -> onnx.ValueInfoProto:
 
 
 def tokenizer() -> dict[str, Any]:
-    """A tokenizer.json with a token for each character, and the start of a text in front."""
+    """A tokenizer.json with a token for each character; it prepends the token <s> to a text."""
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [{"id": number, "content": token, **flags, "special": True} for number, token in enumerate(SPECIAL)]
     model = {"type": "BPE", "unk_token": "<unk>", "vocab": {t: n for n, t in enumerate(TOKENS)}, "merges": []}

@@ -85,7 +85,7 @@ def is_called(node: Node) -> bool:
     if current_budget().loops != "fast":
         return False
     rounds, values = parts.rounds, (*parts.body.inputs, *parts.body.outputs)
-    if not at_most(rounds, MOST_CALLS) or rounds < 2 or not all(v.tensor_type.is_static for v in values):
+    if not at_most(rounds, MOST_CALLS) or rounds < 2 or not all(v.is_static for v in values):
         return False
     passed = sum(math.prod(v.shape) * v.tensor_type.storage.bits // 8 for v in parts.captures if not v.is_constant)
     return passed <= MOST_PASSED and not is_unrolled(parts)

@@ -309,7 +309,7 @@ def _constant_on_the_right(b: Builder, node: Node) -> Value:
 
 def _has_constants_of_batches(node: Node) -> bool:
     roles, lhs, rhs = ops.DotRoles.of(node), node.operand(0), node.operand(1)
-    known = lhs.tensor_type.is_static and rhs.is_constant and not (lhs.is_quantized or rhs.is_quantized)
+    known = lhs.is_static and rhs.is_constant and not (lhs.is_quantized or rhs.is_quantized)
     return known and 1 < math.prod(lhs.size(a) for a in roles.lhs_batch) <= _MOST_BATCHES
 
 
@@ -337,7 +337,7 @@ def _product_of_each_batch(b: Builder, node: Node) -> Value | None:
 def _broadcasts_batches(node: Node) -> bool:
     """Whether batches of known sizes broadcast."""
     lhs, rhs = node.operand(0), node.operand(1)
-    if any(not v.tensor_type.is_static or v.is_quantized for v in (lhs, rhs)):
+    if any(not v.is_static or v.is_quantized for v in (lhs, rhs)):
         return False
     roles = ops.DotRoles.of(node)
     return [lhs.shape[i] for i in roles.lhs_batch] != [rhs.shape[i] for i in roles.rhs_batch]
@@ -345,7 +345,7 @@ def _broadcasts_batches(node: Node) -> bool:
 
 @decompose(ops.DotGeneral, "gpu", order="operands", when=_broadcasts_batches, benefit=1)
 def _of_equal_batches(b: Builder, node: Node) -> Value:
-    """Broadcast the batches of both operands, which kernels of the accelerator compute wrongly."""
+    """Broadcast the batches of both operands, which kernels of the accelerator compute wrong."""
     roles = ops.DotRoles.of(node)
     lhs, rhs = node.operand(0), node.operand(1)
     left, right = list(lhs.shape), list(rhs.shape)

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.conversions import convert_quantization
+from onnxtfl.ir.conversions import convert_quantization, stored_as
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization
@@ -36,7 +36,7 @@ def _is_of_bytes(node: Node) -> bool:
     """Whether the divisor and the result are int8 tensors that are no constants, and the dividend is quantized."""
     lhs, rhs, result = (quantization_of(v) for v in (*node.operands, *node.results) if v is not None)
     types = [q is not None and q.per_tensor and q.storage == "int8" for q in (lhs, rhs, result)]
-    return all(types) and not node.operand(1).is_constant and node.operand(1).tensor_type.is_static
+    return all(types) and not node.operand(1).is_constant and node.operand(1).is_static
 
 
 @decompose(ops.Div, "ethos-u", when=_is_of_bytes)
@@ -54,10 +54,10 @@ def _by_reciprocals(b: Builder, node: Node) -> Value | None:
     parts = []
     for part in ranges:
         reciprocal = _reciprocal(b, divisor, part, after.scales[0] / before.scales[0])
-        parts.append(_declared(b(ops.Mul, dividend, reciprocal), fine))
+        parts.append(stored_as(b(ops.Mul, dividend, reciprocal), fine))
     if -128 <= by.zero_points[0] <= 127:
         parts.append(_not_a_number(b, divisor, by.zero_points[0], after.scales[0], fine))
-    total = functools.reduce(lambda one, other: _declared(b(ops.Add, one, other), fine), parts)
+    total = functools.reduce(lambda one, other: stored_as(b(ops.Add, one, other), fine), parts)
     return convert_quantization(b, total, after)
 
 
@@ -90,7 +90,7 @@ def _reciprocal(b: Builder, divisor: Value, factors: Array, scale: float) -> Val
     for part, step in ((high, 256 * unit * scale), (low, unit * scale)):
         found = function_of_bytes(b, divisor, Quantization("int8", (step,), (0,)), part, part)
         halves.append(convert_quantization(b, found, wide))
-    return _declared(b(ops.Add, *halves), wide)
+    return stored_as(b(ops.Add, *halves), wide)
 
 
 def _factors(before: Quantization, by: Quantization, after: Quantization) -> Array:
@@ -107,8 +107,3 @@ def _error(before: Quantization, parts: Sequence[Array], factors: Array) -> floa
     farthest = max(before.zero_points[0] + 128, 127 - before.zero_points[0])
     dividends = np.minimum(farthest, 255 / np.maximum(np.abs(factors), 1e-9))
     return float((np.abs(errors) * dividends).max())
-
-
-def _declared(value: Value, quantization: Quantization) -> Value:
-    value.type = value.tensor_type.stored_as(quantization)
-    return value

@@ -26,7 +26,7 @@ def size_along(b: Builder, x: Value, axis: int) -> Term:
     return Term(b, as_int32(b, dim_value(b, x.shape[axis], x)))
 
 
-def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int = 2) -> Term:
+def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int) -> Term:
     """Return the matrix [taken, parts, results, 1 or 2] that transforms `taken` elements (inverse: times `length`).
 
     `taken`, `length`: int32 [1]. Rows beyond `length` are zero; zeros and ones are exact. `onesided`: the results

@@ -212,7 +212,7 @@ _WHOLE = (DType.FLOAT32, DType.INT64, DType.INT32, DType.UINT32, DType.INT16, DT
 
 
 def _check_bytes(x: Value) -> None:
-    """Raise UnsupportedError for dtypes whose size LiteRT's kernels assume wrongly (matrix_diag.cc)."""
+    """Raise UnsupportedError for dtypes of which LiteRT's kernels assume another size (matrix_diag.cc)."""
     stored = x.tensor_type.storage
     if stored not in _WHOLE:
         message = f"LiteRT's kernel does not move whole elements of {stored.value}"

@@ -301,7 +301,7 @@ def _last_run(axes: Sequence[int]) -> tuple[int, int]:
 def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
     """A mean over contiguous axes as that of the middle axis of three, or the last of two: NPUs have no batches."""
     x, axes = node.operand(0), [a for a in ops.reduced_axes(node) or () if node.operand(0).shape[a] != 1]
-    if not x.tensor_type.is_static or not axes or axes != list(range(axes[0], axes[-1] + 1)):
+    if not x.is_static or not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None
     lead, reduced, trailing = (product(x.shape[part]) for part in _split_at(axes[0], axes[-1] + 1))
     merged = [lead, reduced] if trailing == 1 else [lead, reduced, trailing]
@@ -431,7 +431,7 @@ def _arg_in_int8(b: Builder, node: Node) -> Value:
 
 
 def _first_extreme(b: Builder, node: Node, dtype: DType) -> Value:
-    """Return the index of the first element equal to the extreme; `dtype`: that of the compared truth values."""
+    """Return the index of the first element equal to the extreme; `dtype`: that of the compared bools."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
     kind = "max" if node.op is ops.ArgMax else "min"
     extreme = Term(b, b(ops.Reduce, x, [axis], kind=kind, keepdims=True))
@@ -442,7 +442,7 @@ def _first_extreme(b: Builder, node: Node, dtype: DType) -> Value:
 def _is_float_mean(node: Node) -> bool:
     axes = ops.reduced_axes(node)
     x = node.operand(0)
-    known = axes is not None and x.tensor_type.is_static and 0 not in x.shape and not x.is_quantized
+    known = axes is not None and x.is_static and 0 not in x.shape and not x.is_quantized
     return node.attr("kind") == "mean" and known and node.result.dtype.is_float
 
 
@@ -463,7 +463,7 @@ _LONG_IN_FLOAT16 = 1 << 12
 def _is_long_in_float16(node: Node) -> bool:
     x, axes = node.operand(0), ops.reduced_axes(node)
     adds = node.attr("kind") in ("sum", "mean") and x.dtype.is_float and not x.is_quantized
-    is_known = bool(adds and axes and x.tensor_type.is_static)
+    is_known = bool(adds and axes and x.is_static)
     return is_known and math.prod(int(x.shape[a]) for a in axes or ()) >= _LONG_IN_FLOAT16
 
 
@@ -525,7 +525,7 @@ def _is_of_columns(node: Node) -> bool:
     return node.operand(0).rank == 3 and normalize_axis(node.attr("axis"), 3) == 1
 
 
-@decompose(ops.ArgMax, "gpu", when=lambda node: not _is_of_columns(node) and node.operand(0).tensor_type.is_static)
+@decompose(ops.ArgMax, "gpu", when=lambda node: not _is_of_columns(node) and node.operand(0).is_static)
 def _arg_of_columns(b: Builder, node: Node) -> Value:
     """Find the maxima along the middle axis of three: along others, the accelerator returns other indices."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)

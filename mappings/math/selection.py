@@ -44,12 +44,12 @@ def _select(b: Builder, node: Node) -> Value:
     if node.op.name == "tfl.SELECT" and condition.tensor_type.rank == 1 and (on_true.tensor_type.rank or 0) > 1:
         condition = unsqueezed(b, condition, range(1, on_true.rank))
     chosen = b(ops.Select, condition, on_true, on_false)
-    single = all(v.tensor_type.is_static and product(v.shape) == 1 for v in (*operands, node.result))
+    single = all(v.is_static and product(v.shape) == 1 for v in (*operands, node.result))
     return reshape(b, chosen, node.result.shape) if single else chosen
 
 
 def _broadcasts(node: Node) -> bool:
-    return len({v.tensor_type.shape for v in node.operands if v is not None}) > 1 and node.result.tensor_type.is_static
+    return len({v.tensor_type.shape for v in node.operands if v is not None}) > 1 and node.result.is_static
 
 
 @decompose(ops.Select, "gpu", order="operands", when=_broadcasts)
@@ -63,7 +63,7 @@ def _select_of_equal_shapes(b: Builder, node: Node) -> Value:
 
 
 def _has_a_constant_condition(node: Node) -> bool:
-    return node.operand(0).data is not None and node.result.tensor_type.is_static and node.result.dtype.is_float
+    return node.operand(0).data is not None and node.result.is_static and node.result.dtype.is_float
 
 
 @decompose_late(ops.Select, "xnnpack", when=_has_a_constant_condition)

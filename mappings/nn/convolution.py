@@ -489,12 +489,12 @@ def _is_of_other_type(node: Node) -> bool:
     x, kernel = node.operand(0), node.operand(1)
     if not (x.dtype.is_integer or x.dtype is DType.FLOAT64) or x.tensor_type.shape is None:
         return False
-    return kernel.tensor_type.is_static and is_static(x.shape[a] for a in node.attr("input_spatial_dimensions"))
+    return kernel.is_static and is_static(x.shape[a] for a in node.attr("input_spatial_dimensions"))
 
 
 def _has_computed_kernel(node: Node) -> bool:
     x, kernel = node.operand(0), node.operand(1)
-    known = x.tensor_type.is_static and kernel.tensor_type.is_static and not (x.is_quantized or kernel.is_quantized)
+    known = x.is_static and kernel.is_static and not (x.is_quantized or kernel.is_quantized)
     return known and not kernel.is_constant and math.prod(sized_window(node)[0].shape) <= _MOST_TAPS
 
 

@@ -176,9 +176,7 @@ def _onnx_average_pool(node: Node, opset: int) -> Form | None:
 def _pads_too_much(node: Node) -> bool:
     """Whether ONNX has no such padding: explicit padding as large as the window, or such a SAME."""
     window = _window(node)
-    if window.is_same:
-        return same_unlike_onnx(window)
-    return any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True))
+    return same_unlike_onnx(window) if window.is_same else window.may_miss_the_input
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ def _largest_of_blocks(node: Node) -> Form | None:
     """
     x, window = node.operand(0), _window(node)
     quantization = quantization_of(x)
-    if quantization is None or quantization.storage != "int16" or not x.tensor_type.is_static:
+    if quantization is None or quantization.storage != "int16" or not x.is_static:
         return None
     if _max_pool_2d(node) is None or tuple(node.attr("dims")) != (1, 2) or window.strides != window.shape:
         return None

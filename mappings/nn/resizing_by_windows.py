@@ -80,7 +80,7 @@ def _windows(p: int, q: int, centers: bool) -> _Axis:
 def _is_resized_image(node: Node) -> bool:
     """Whether images of one quantization are resized to known sizes."""
     x, quantization = node.operand(0), quantization_of(node.operand(0))
-    is_known = x.tensor_type.is_static and node.result.tensor_type.is_static and node.optional(3) is None
+    is_known = x.is_static and node.result.is_static and node.optional(3) is None
     scales = node.optional(2)
     is_image = is_known and x.rank == 4 and tuple(node.attr("dims")) in ((1, 2), (2, 3))
     return is_image and quantization is not None and quantization.per_tensor and (scales is None or scales.is_constant)

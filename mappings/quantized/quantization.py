@@ -226,7 +226,7 @@ def _block(node: Node) -> dict[str, int]:
 def _quantize_onnx(node: Node, opset: int) -> Form | None:
     zero, dtype = node.optional(2), node.attr("dtype")
     if zero is None and dtype is not DType.UINT8:
-        if not node.operand(1).tensor_type.is_static:
+        if not node.operand(1).is_static:
             return None
         zero = constant(np.zeros([int(d) for d in node.operand(1).shape], dtype.numpy))
     saturate = {} if node.attr("saturate") or opset < 19 else {"saturate": 0}

@@ -58,7 +58,7 @@ class Regrouped:
 
 
 def _regrouped(before: Shape, after: Shape) -> list[Regrouped] | None:
-    """What a Reshape does between the dynamic sizes that it keeps, the last ones first; None if it keeps them not."""
+    """The changes of a Reshape between dynamic sizes, the last ones first; None if it does not keep these."""
     (kept, runs), (same, others) = map(_runs, (before, after))
     if kept != same:
         return None

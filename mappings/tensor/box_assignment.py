@@ -18,7 +18,7 @@ from onnxtfl.rewriting.registry import decompose
 def _box(node: Node) -> list[slice] | None:
     """The elements of each indexed axis that are written, if each updates one after the other along its own axis."""
     x = node.operands[0]
-    if x is None or node.attr("kind") != "none" or not x.tensor_type.is_static:
+    if x is None or node.attr("kind") != "none" or not x.is_static:
         return None
     columns = columns_of(node.operand(1)) or []
     slices, counted = [], -1

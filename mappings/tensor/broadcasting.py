@@ -48,7 +48,7 @@ def _tiled_axes(node: Node) -> tuple[list[int], list[int]] | None:
     it; None if they are not static.
     """
     x, times = node.operand(0), static_ints(node.operand(1))
-    if times is None or not x.tensor_type.is_static or not node.result.tensor_type.is_static:
+    if times is None or not x.is_static or not node.result.is_static:
         return None
     narrow: list[int] = []
     wide: list[int] = []

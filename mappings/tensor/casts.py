@@ -204,7 +204,7 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
     axis = {} if quantization.axis is None else {"axis": quantization.axis}
     shape: Sequence[int] = () if quantization.per_tensor else (len(quantization.scales),)
     if quantization.block is not None:
-        if opset < 21 or not x.tensor_type.is_static:
+        if opset < 21 or not x.is_static:
             return None
         shape, axis["block_size"] = quantization.blocked(x.shape), quantization.block
     scales = np.asarray(quantization.scales, np.float32).reshape(shape)

@@ -231,7 +231,7 @@ def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | 
 
 
 def has_constant_padding(node: Node) -> bool:
-    known = node.attr("mode") == "constant" and node.operand(0).tensor_type.is_static
+    known = node.attr("mode") == "constant" and node.operand(0).is_static
     return known and static_ints(node.operand(1)) is not None and never_negative(node.operand(1))
 
 

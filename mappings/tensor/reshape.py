@@ -130,7 +130,7 @@ def _expand_dims(b: Builder, node: Node) -> Value:
 
 @lower_tfl(ops.Reshape)
 def _to_tfl_reshape(node: Node) -> Form:
-    is_static = node.result.tensor_type.is_static
+    is_static = node.result.is_static
     target = clamp_to_int32(node.result.shape) if is_static else narrow_constant(node.operand(1))
     return Form("RESHAPE", (node.operand(0), target))
 

@@ -203,7 +203,7 @@ def _slice_of_merged_axes(b: Builder, node: Node) -> Value | None:
     return on_fewer_axes(b, node, rows, (0, HUGE, 1), lambda part, table: b(ops.Slice, part, *table.T))
 
 
-@decompose(ops.Slice, "gpu", order="operands", when=lambda node: node.operand(0).tensor_type.is_static)
+@decompose(ops.Slice, "gpu", order="operands", when=lambda node: node.operand(0).is_static)
 def _slice_forward(b: Builder, node: Node) -> Value | None:
     """Slice by bounds inside of the tensor, and backwards by indices: the accelerator goes forward only."""
     x, read = node.operand(0), positions_read(node)
@@ -395,7 +395,7 @@ def _bounds(b: Builder, node: Node, items: Sequence[_Item], which: int) -> Value
         if kind == "shrink" and begins_anywhere:  # LiteRT reads beyond the axis for a negative stride
             entries.append(_number(b, (0, 1, 1)[which]))
         elif kind == "shrink" and which:
-            entries.append(_number(b, 1) if which == 2 else _one_behind(_at(b, node, 0, entry)))
+            entries.append(_number(b, 1) if which == 2 else _one_after(_at(b, node, 0, entry)))
         else:
             masked = mask >> entry & 1 and kind != "shrink"
             bound = (_end_of_axis if masked else _entry)(b, node, which, entry)
@@ -441,7 +441,7 @@ def _nothing_before(b: Builder, node: Node, axis: int, entry: int, limit: Term) 
     return before.choose(limit.constant(INT32_MAX - 1), limit)
 
 
-def _one_behind(start: Term) -> Term:
+def _one_after(start: Term) -> Term:
     """Return the limit for the single element at `start`."""
     return start.equals(-1).choose(start.constant(HUGE), start + 1)
 

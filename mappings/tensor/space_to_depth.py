@@ -38,7 +38,7 @@ for _op in (ops.DepthToSpace, ops.SpaceToDepth, ops.SpaceToBatch, ops.BatchToSpa
 
 def _has_images_last(node: Node) -> bool:
     last = node.attr("depth_dim") == 3 and tuple(node.attr("space_dims")) == (1, 2)
-    return last and node.operand(0).tensor_type.is_static and node.operand(0).shape[0] != 1
+    return last and node.operand(0).is_static and node.operand(0).shape[0] != 1
 
 
 @decompose(ops.DepthToSpace, "gpu", order="axes", when=_has_images_last)

@@ -177,7 +177,7 @@ def _from_tfl_split(b: Builder, node: Node) -> Sequence[Value]:
 @lift_tfl("SPLIT_V")
 def _from_tfl_split_v(b: Builder, node: Node) -> Sequence[Value]:
     x, sizes, axis = node.operand(0), node.operand(1), one_axis(node.operand(2), node.operand(0))
-    if sizes.tensor_type.is_static and product(sizes.shape) != len(node.results):
+    if sizes.is_static and product(sizes.shape) != len(node.results):
         raise ValueError(f"{product(sizes.shape)} sizes for {len(node.results)} results")
     if axis is not None:
         return b.many(ops.Split, x, _sizes(b, sizes, x.shape[axis], x), axis=axis)

@@ -35,7 +35,7 @@ _MOST_TURNED, _MOST_PARTS = 1 << 16, 64
 """The largest product of all axes but two that an NPU transposes, and the most parts that larger ones are cut into."""
 
 
-@decompose(ops.Transpose, "ethos-u", when=lambda node: node.operand(0).tensor_type.is_static)
+@decompose(ops.Transpose, "ethos-u", when=lambda node: node.operand(0).is_static)
 def _transposed_parts(b: Builder, node: Node) -> Value | None:
     """Transpose parts along a first axis that stays."""
     x, axes = node.operand(0), tuple(node.attr("permutation"))

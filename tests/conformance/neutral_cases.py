@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.conformance.run_case import Result, conversion_failure
 from tests.harness.child import stage
-from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.harness.litert import Array, narrow, run_onnx, run_tflite
 
 COUNT = 6
 """The samples of an op."""
@@ -57,7 +57,7 @@ def _attempt(one: Any, format_: str) -> Result:
         return conversion_failure(error)
     stage(f"run {text[:300]}")
     names = [value.name for value in one.graph.inputs]
-    inputs = [_as_input(array, onnxtfl_type) for array, onnxtfl_type in zip(one.inputs, _types(one), strict=True)]
+    inputs = [narrow(array) for array in one.inputs]
     try:
         if format_ == "onnx":
             outputs = list(run_onnx(made.data, dict(zip(names, inputs, strict=True))).values())
@@ -70,15 +70,6 @@ def _attempt(one: Any, format_: str) -> Result:
         if message:
             return Result(f"run: {message.partition(':')[0]}", f"{message} {text}")
     return Result()
-
-
-def _types(one: Any) -> list[Any]:
-    return [value.type for value in one.graph.inputs]
-
-
-def _as_input(array: Array, type_: Any) -> Array:
-    """An input in the type of the result's interface: float64 is float32."""
-    return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
 def difference(found: Array, meant: Array) -> str:

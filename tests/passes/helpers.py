@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onnxtfl.ir.dims import evaluate
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Graph, Node
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
@@ -42,8 +42,14 @@ def transformed(text: str, step: Callable[[Graph], object]) -> Graph:
 
 
 def op_counts(graph: Graph) -> Counter[str]:
-    """How often each op stands in the graph."""
+    """The number of nodes of each op, those in regions included."""
     return Counter(node.op.name for node in graph.walk())
+
+
+def only_node(graph: Graph, op: str) -> Node:
+    """The node of `op`, outside of regions; an error if there is another one, or none."""
+    (node,) = [node for node in graph.nodes if node.op.name == op]
+    return node
 
 
 def run_pass(step: Pass | Group, graph: Graph) -> None:

@@ -6,7 +6,7 @@ from onnxtfl.errors import UsageError
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.boundary.parts import cut, keep_names, separate_outputs, set_input_shapes
 from onnxtfl.passes.types.floats import compute_in_float32, narrow_float64
-from tests.passes.helpers import op_counts
+from tests.passes.helpers import only_node, op_counts
 
 CHAIN = """graph main(%x: tensor<[n]x3xfloat32>, %z: tensor<[n]x3xfloat32>) -> (%y) {
   %a = Exp(%x)
@@ -87,6 +87,6 @@ def test_half_precision_keeps_its_weights_and_edges() -> None:
     }}""")
     compute_in_float32(graph)
     assert graph.inputs[0].dtype.value == graph.outputs[0].dtype.value == "float16"
-    (product,) = [n for n in graph.nodes if n.op.name == "Mul"]
+    product = only_node(graph, "Mul")
     assert product.result.dtype.value == "float32"
     assert any(n.operand(0).is_constant and n.operand(0).dtype.value == "float16" for n in graph.nodes)

@@ -20,7 +20,7 @@ from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.recognize.delegate_forms import DELEGATE_FORMS
 from tests.passes import test_merged_columns, test_merged_pads, test_row_pairs
-from tests.passes.helpers import op_counts, transformed
+from tests.passes.helpers import only_node, op_counts, transformed
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_pairs_of_rows_are_one_convolution(has_few_axes: bool, rows: int, groups
         leave_out_unit_axes(graph)
     fold(graph)
     read(graph)
-    (convolution,) = [node for node in graph.nodes if node.op is ops.Conv]
+    convolution = only_node(graph, "Conv")
     assert convolution.attr("feature_group_count") == groups
     assert np.abs(convolution.operand(1).numpy() - before).max() <= 1e-6
     assert np.abs(run(graph, [x])[0] - wanted).max() <= 1e-6 * np.abs(wanted).max()
@@ -89,11 +89,11 @@ def test_products_of_other_kernels_stay() -> None:
 def test_merged_columns_are_read_one_by_one(padding: tuple[int, int, int, int], storage: str) -> None:
     graph = test_merged_columns.convolution((8, 8), (4, 7, 7), (2, 2), padding, storage)
     x = test_merged_columns.stored_input(graph)
-    wanted, kernel = run(graph, [x])[0], test_merged_columns.the_convolution(graph).operand(1).numpy()
+    wanted, kernel = run(graph, [x])[0], only_node(graph, "Conv").operand(1).numpy()
     merge_columns(graph)
-    assert test_merged_columns.the_convolution(graph).attr("window_strides") == (2, 1)
+    assert only_node(graph, "Conv").attr("window_strides") == (2, 1)
     read(graph)
-    convolution = test_merged_columns.the_convolution(graph)
+    convolution = only_node(graph, "Conv")
     assert convolution.attr("window_strides") == (2, 2)
     assert np.array_equal(convolution.operand(1).numpy(), kernel)
     assert np.array_equal(run(graph, [x])[0], wanted)

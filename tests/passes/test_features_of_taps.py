@@ -16,7 +16,7 @@ from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.fold import fold
 from onnxtfl.passes.canonical.taps_as_features import TAPS_AS_FEATURES
 from onnxtfl.passes.recognize.features_of_taps import FEATURES_OF_TAPS
-from tests.passes.helpers import op_counts, random_inputs
+from tests.passes.helpers import only_node, op_counts, random_inputs
 from tests.passes.test_parted_convolutions import convolution
 
 
@@ -38,7 +38,7 @@ def parts(kernel: str, padding: str, dilation: str = "1, 1") -> Graph:
 
 def turn(graph: Graph) -> None:
     """Let the convolution write the features last, and transpose its result."""
-    (node,) = [node for node in graph.nodes if node.op is ops.Conv]
+    node = only_node(graph, "Conv")
     numbers = {"output_spatial_dimensions": (1, 2), "output_feature_dimension": 3}
     b = Builder(graph, node)
     (made,) = b.remade(node, *node.operands, **numbers)
@@ -83,7 +83,7 @@ def test_a_column_on_the_other_side_stays() -> None:
 @pytest.mark.parametrize("change", ["a bias at some positions", "another reader"])
 def test_other_sums_stay(change: str) -> None:
     graph = parts("1x3", "[0, 1, 0, 1]")
-    (node,) = [node for node in graph.nodes if node.op is ops.Conv]
+    node = only_node(graph, "Conv")
     if change == "another reader":
         graph.outputs.append(node.result)
     else:

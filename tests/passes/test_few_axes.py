@@ -7,7 +7,7 @@ import pytest
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.canonical.dead_code import remove_dead
 from onnxtfl.passes.canonical.few_axes import leave_out_unit_axes
-from tests.passes.helpers import transformed
+from tests.passes.helpers import only_node, transformed
 
 
 def joined(shape: str, inner: str, axis: int, outer: str) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ def joined(shape: str, inner: str, axis: int, outer: str) -> tuple[int, ...]:
         f" %c = Concatenate(%a, %b) {{axis = {axis}}}\n %y = Reshape(%c, %o)\n}}",
         step,
     )
-    (node,) = [node for node in graph.nodes if node.op.name == "Concatenate"]
+    node = only_node(graph, "Concatenate")
     return node.result.shape
 
 

@@ -8,13 +8,13 @@ import pytest
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.graph import Graph, Node, constant
+from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, tensor
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.canonical.merged_columns import merge_columns
-from tests.passes.helpers import op_counts
+from tests.passes.helpers import only_node, op_counts
 
 LAST = {
     "input_feature_dimension": 3,
@@ -64,11 +64,6 @@ def stored_input(graph: Graph) -> np.ndarray:
     return np.random.default_rng(1).integers(info.min, info.max, graph.inputs[0].shape).astype(storage)
 
 
-def the_convolution(graph: Graph) -> Node:
-    (node,) = [node for node in graph.nodes if node.op is ops.Conv]
-    return node
-
-
 @pytest.mark.parametrize(
     ("size", "kernel", "strides", "padding", "storage", "merged"),
     [
@@ -96,7 +91,7 @@ def test_neighboring_columns_become_features(
     merge_columns(graph)
     verify(graph, "after")
     assert np.array_equal(run(graph, [x])[0], wanted[0])
-    assert the_convolution(graph).operand(1).shape[1:] == merged
+    assert only_node(graph, "Conv").operand(1).shape[1:] == merged
 
 
 @pytest.mark.parametrize(
@@ -109,4 +104,4 @@ def test_others_stay(size: tuple[int, int], strides: tuple[int, int], features: 
     before = op_counts(graph)
     merge_columns(graph)
     assert op_counts(graph) == before
-    assert the_convolution(graph).operand(1).shape[1:] == (taps, taps, features)
+    assert only_node(graph, "Conv").operand(1).shape[1:] == (taps, taps, features)

@@ -6,7 +6,7 @@ import pytest
 
 from onnxtfl.ir.graph import Graph
 from onnxtfl.passes.canonical.merged_pads import MOST_ELEMENTS, pad_rows
-from tests.passes.helpers import op_counts, transformed
+from tests.passes.helpers import only_node, op_counts, transformed
 
 
 def padded(shape: str, pads: str, reader: str = "Relu(%p)", count: int = 4) -> Graph:
@@ -28,7 +28,7 @@ def padded(shape: str, pads: str, reader: str = "Relu(%p)", count: int = 4) -> G
 )
 def test_rows_are_padded(shape: str, pads: str, inner: tuple[int, ...]) -> None:
     graph = padded(shape, pads, count=len(inner))
-    (pad,) = [node for node in graph.nodes if node.op.name == "Pad"]
+    pad = only_node(graph, "Pad")
     assert pad.result.shape == inner
 
 

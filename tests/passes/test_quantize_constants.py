@@ -7,14 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from onnxtfl.ir import ops
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.quantize import STORED_CLAMPS, fuse_quantized, read_quantized_types, use_integer_constants
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets.tflite import TfliteTarget
-from tests.passes.helpers import op_counts, simplify
+from tests.passes.helpers import only_node, op_counts, simplify
 
 CONVERT = "{dtype = !float32}"
 
@@ -136,7 +135,7 @@ def test_an_interpolation_of_stored_integers_is_one_of_what_they_represent() -> 
     read_quantized_types(graph, TfliteTarget())
     fuse_quantized(graph)
     simplify(graph)
-    (resize,) = (node for node in graph.nodes if node.op is ops.Resize)
+    resize = only_node(graph, "Resize")
     assert resize.operand(0).is_quantized and resize.result.is_quantized
     x = np.random.default_rng(0).normal(scale=20, size=(1, 2, 4, 4)).astype(np.float32)
     assert _steps(graph, parse_graph(text), x) <= 0.5
@@ -189,7 +188,7 @@ def test_a_quotient_is_computed_on_integers_where_no_divisor_is_zero(divisor: st
     }}"""
     graph = parse_graph(text)
     legalize(graph, TfliteTarget())
-    (node,) = (n for n in graph.nodes if n.op is ops.Div)
+    node = only_node(graph, "Div")
     assert node.result.is_quantized == (divisor == "%c")
 
 

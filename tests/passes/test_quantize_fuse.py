@@ -11,7 +11,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.passes.quantize import fuse_quantized, read_quantized_types
 from onnxtfl.targets.tflite import TfliteTarget
-from tests.passes.helpers import op_counts, simplify
+from tests.passes.helpers import only_node, op_counts, simplify
 
 CONVERT = "{dtype = !float32}"
 TARGET = TfliteTarget()
@@ -28,7 +28,7 @@ def test_a_scalar_of_a_binary_op_is_quantized_without_rounding(number: float, st
     }}"""
     graph = parse_graph(text)
     fuse_quantized(graph)
-    (node,) = (n for n in graph.nodes if n.op is ops.Add)
+    node = only_node(graph, "Add")
     scalar = node.operand(1)
     assert scalar.is_quantized and scalar.tensor_type.storage.value == storage
     assert scalar.numpy() == np.float32(number)

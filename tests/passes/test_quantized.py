@@ -35,7 +35,7 @@ from onnxtfl.rewriting.collapse import collapse
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets.tflite import TfliteTarget
-from tests.passes.helpers import CONV2D, op_counts, random_inputs, recognize, simplify
+from tests.passes.helpers import CONV2D, only_node, op_counts, random_inputs, recognize, simplify
 
 Q = "quant<int8 0.5:0>"
 HALF = "quant<int8 0.25:0>"
@@ -358,7 +358,7 @@ def test_layout_moves_scales_with_their_axes() -> None:
     }}"""
     graph = same_integers(text, channels_last)
     assert op_counts(graph)["Transpose"] == 2
-    (conv,) = (node for node in graph.nodes if node.op is ops.Conv)
+    conv = only_node(graph, "Conv")
     kernel = conv.operand(1).tensor_type
     assert kernel.quantization is not None
     assert kernel.quantization.axis == conv.attr("kernel_output_feature_dimension")
@@ -374,7 +374,7 @@ def test_blocks_are_permuted() -> None:
       %y = Conv(%c, %w) {{{CONV2D}}}
     }}"""
     graph = same_integers(text, channels_last)
-    (conv,) = (node for node in graph.nodes if node.op is ops.Conv)
+    conv = only_node(graph, "Conv")
     assert conv.operand(1).tensor_type.quantization is not None
     verify(graph)
 

@@ -9,7 +9,7 @@ from onnxtfl.ir.text import parse_graph, print_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.recognize.recurrence.chains import chains_of
 from onnxtfl.passes.recognize.recurrence.reroll import rerolled
-from tests.passes.helpers import op_counts, recognize_layers, transformed
+from tests.passes.helpers import only_node, op_counts, recognize_layers, transformed
 
 DOT = "{lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]}"
 PARTS = """graph main(%x: tensor<6x4xfloat32>) -> (%y) {
@@ -228,7 +228,7 @@ def test_scan_over_blocks_of_steps() -> None:
     counts = op_counts(graph)
     assert counts["Rnn"] == 1
     assert not counts.keys() & {"Scan", "DotGeneral"}
-    (layer,) = (node for node in graph.nodes if node.op.name == "Rnn")
+    layer = only_node(graph, "Rnn")
     assert layer.operand(0).shape == (6, 2, 4)
 
 

@@ -11,7 +11,7 @@ from onnxtfl.ir.verify import verify
 from onnxtfl.passes.tfl.shared_memory import copy_overwritten
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.fuzz.both_ways import assert_converts_both_ways
-from tests.passes.helpers import op_counts
+from tests.passes.helpers import only_node, op_counts
 
 T = "tensor<2x3x6xfloat32>"
 HEAD = f"""graph main(%x: {T}, %n: tensor<[n]x3x6xfloat32>) -> (%y, %z) {{
@@ -39,7 +39,7 @@ OVERWRITTEN = f"""
 def test_what_is_read_later_is_copied() -> None:
     graph = apart(OVERWRITTEN)
     assert op_counts(graph)["tfl.SLICE"] == 1
-    (copy,) = (node for node in graph.nodes if node.op.name == "tfl.SLICE")
+    copy = only_node(graph, "tfl.SLICE")
     assert [user.op.name for user in copy.result.users()] == ["tfl.DIV"]
     copy_overwritten(graph, TfliteTarget())
     assert op_counts(graph)["tfl.SLICE"] == 1

@@ -8,7 +8,7 @@ import pytest
 
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.passes.canonical.strided_slices import slice_runs
-from tests.passes.helpers import op_counts, transformed
+from tests.passes.helpers import only_node, op_counts, transformed
 
 ALL = 1 << 30
 
@@ -32,7 +32,7 @@ def text(type_: str, *bounds: Sequence[int]) -> str:
 )
 def test_whole_strides(shape: str, bounds: Sequence[Sequence[int]], runs: tuple[int, ...]) -> None:
     graph = transformed(text(f"tensor<{shape}xfloat32>", *bounds), slice_runs)
-    (sliced,) = [node for node in graph.nodes if node.op.name == "Slice"]
+    sliced = only_node(graph, "Slice")
     assert sliced.operand(0).shape == runs
     assert set(static_ints(sliced.operand(3)) or ()) == {1}
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxtfl.ir import ops
-from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.passes.quantize import store_as_int8
-from tests.passes.helpers import CONV2D, op_counts
+from tests.passes.helpers import CONV2D, only_node, op_counts
 
 FEATURES = 48
 ONE, TWO = ("0.25:{0}", "0.125:0"), ("axis=0 0.25:{0} 0.5:128", "axis=0 0.125:0 0.25:0")
@@ -35,11 +34,6 @@ def convolution(
     return parse_graph(text.replace(">>\n        ", ">> ").replace("}\n        :", "} :"))
 
 
-def the_convolution(graph: Graph) -> Node:
-    (node,) = [node for node in graph.nodes if node.op is ops.Conv]
-    return node
-
-
 def check(graph: Graph, wanted: Graph) -> None:
     verify(graph, "after")
     x = np.random.default_rng(0).integers(0, 256, (1, FEATURES, 4, 4)).astype(np.uint8)
@@ -60,7 +54,7 @@ def test_features_of_wide_weights_are_repeated(
 ) -> None:
     graph = convolution(wide, zero)
     store_as_int8(graph)
-    kernel = the_convolution(graph).operand(1)
+    kernel = only_node(graph, "Conv").operand(1)
     assert str(kernel.tensor_type) == f"tensor<2x{FEATURES + repeated}x1x1xfloat32, quant<int8 0.25:0>>"
     assert op_counts(graph)["Slice"] == slices
     check(graph, convolution(wide, zero))
@@ -70,7 +64,7 @@ def test_each_output_feature_may_have_its_zero_point() -> None:
     wide = {(0, 3): 255, (1, 3): 128}
     graph = convolution(wide, scales=TWO)
     store_as_int8(graph)
-    assert the_convolution(graph).operand(1).shape == (2, FEATURES + 1, 1, 1)
+    assert only_node(graph, "Conv").operand(1).shape == (2, FEATURES + 1, 1, 1)
     check(graph, convolution(wide, scales=TWO))
 
 
@@ -82,7 +76,7 @@ def test_each_output_feature_may_have_its_zero_point() -> None:
 def test_other_weights_stay_uint8(wide: dict[tuple[int, int], int], groups: int) -> None:
     graph = convolution(wide, groups=groups)
     store_as_int8(graph)
-    quantization = the_convolution(graph).operand(1).tensor_type.quantization
+    quantization = only_node(graph, "Conv").operand(1).tensor_type.quantization
     assert quantization is not None and quantization.storage == "uint8"
     check(graph, convolution(wide, groups=groups))
 
@@ -91,7 +85,7 @@ def test_a_target_without_uint8_repeats_any_features() -> None:
     wide = {(0, i): 255 for i in range(FEATURES)}
     graph = convolution(wide)
     store_as_int8(graph, always=True)
-    assert the_convolution(graph).operand(1).shape == (2, 2 * FEATURES, 1, 1)
+    assert only_node(graph, "Conv").operand(1).shape == (2, 2 * FEATURES, 1, 1)
     check(graph, convolution(wide))
 
 
@@ -106,7 +100,7 @@ def test_products_repeat_features_of_integers(x_type: str, repeated: int) -> Non
     }}""".replace("}\n        :", "} :")
     graph = parse_graph(text)
     store_as_int8(graph)
-    (node,) = [node for node in graph.nodes if node.op is ops.DotGeneral]
+    node = only_node(graph, "DotGeneral")
     assert node.operand(1).shape == (FEATURES + repeated, 2)
     x = np.random.default_rng(0).integers(0, 256, (3, FEATURES)).astype(np.uint8 if x_type else np.float32)
     np.testing.assert_array_equal(run(graph, [x])[0], run(parse_graph(text), [x])[0])

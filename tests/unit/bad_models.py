@@ -47,7 +47,7 @@ def one_node(*nodes: onnx.NodeProto) -> Make:
 
 
 def external(location: str, length: int = 24, offset: str = "0", size: str = "24") -> Make:
-    """A model whose weight lies at `location`; the files there have `length` bytes, if there are to be any."""
+    """A model whose weight is stored at `location`; the files there have `length` bytes, if there are to be any."""
 
     def make(folder: Path) -> bytes:
         model = added()
@@ -61,7 +61,7 @@ def external(location: str, length: int = 24, offset: str = "0", size: str = "24
 
 
 def point_outside(model: onnx.ModelProto, location: str, offset: str = "0", length: str = "24") -> None:
-    """Let the weight lie in another file."""
+    """Store the weight in another file."""
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
@@ -148,8 +148,8 @@ ONNX: dict[str, tuple[Make, str]] = {
     "a result with the name of an input": (one_node(_RELU, node("Neg", ["y"], ["x"])), "'x'"),
     "two weights of a name": (changed(_second_weight), "'c'"),
     "two inputs of a name": (changed(_second_input), "'x'"),
-    "a value that nobody makes": (one_node(node("Add", ["x", "nowhere"], ["y"])), "'nowhere'"),
-    "an output that nobody makes": (changed(_set("graph.output.0.name", "nowhere")), "'nowhere'"),
+    "a value without a producer": (one_node(node("Add", ["x", "nowhere"], ["y"])), "'nowhere'"),
+    "an output without a producer": (changed(_set("graph.output.0.name", "nowhere")), "'nowhere'"),
     "a weight shorter than its shape": (changed(_set("graph.initializer.0.raw_data", bytes(8))), "'c'"),
     "a weight longer than its shape": (changed(_set("graph.initializer.0.raw_data", bytes(80))), "'c'"),
     "a weight without numbers": (changed(lambda m: m.graph.initializer[0].ClearField("raw_data")), "'c'"),
@@ -240,7 +240,7 @@ def _two_producers(schema: Any, model: Any) -> None:
 
 TFLITE: dict[str, tuple[Make, str]] = {
     "random bytes": (_random_bytes, "m.tflite"),
-    "random bytes behind the mark": (lambda folder: b"\x1c\0\0\0TFL3" + _random_bytes(folder), "m.tflite"),
+    "random bytes after the mark": (lambda folder: b"\x1c\0\0\0TFL3" + _random_bytes(folder), "m.tflite"),
     "random text": (lambda folder: b"<html><body>404 not found</body></html>", "m.tflite"),
     "zeros": (lambda folder: bytes(4096), "m.tflite"),
     "empty": (lambda folder: b"", "empty"),
@@ -250,7 +250,7 @@ TFLITE: dict[str, tuple[Make, str]] = {
     "a weight of absurd dims": (_at("subgraphs.0.tensors.1.shape", [2**30, 2**30, 2**30]), "'factor'"),
     "a weight of negative dims": (_at("subgraphs.0.tensors.1.shape", [-4]), "'factor'"),
     "an input of negative dims": (_at("subgraphs.0.tensors.0.shape", [-4, 3]), "'x'"),
-    "a type that nobody knows": (_at("subgraphs.0.tensors.1.type", 99), "'factor'"),
+    "an unknown type": (_at("subgraphs.0.tensors.1.type", 99), "'factor'"),
     "a buffer that is not there": (_at("subgraphs.0.tensors.1.buffer", 77), "no buffer 77"),
     "an operand that is not there": (_at("subgraphs.0.operators.0.inputs", [0, 77]), "77"),
     "a result that is not there": (_at("subgraphs.0.operators.0.outputs", [77]), "77"),
@@ -263,6 +263,6 @@ TFLITE: dict[str, tuple[Make, str]] = {
     "no graph": (_at("subgraphs", []), ""),
     "a cycle": (_tflite(_reads_its_result), "MUL"),
     "a tensor made twice": (_tflite(_two_producers), "'y'"),
-    "an output that nobody makes": (_at("subgraphs.0.operators", []), "'y'"),
+    "an output without a producer": (_at("subgraphs.0.operators", []), "'y'"),
     "shapes that do not broadcast": (_tflite(_other_sizes), "MUL"),
 }  # fmt: skip

@@ -89,7 +89,7 @@ def onnx_target(opset: int) -> OnnxTarget:
 def legalized(
     op: type[Op], operands: Sequence[Array | Value | None], target: Any = TFLITE, **attributes: Any
 ) -> tuple[Array, Array]:
-    """What `op` gives, and what stands for it in the target gives; arrays are inputs, values constants."""
+    """The results of `op`, and those of the target ops that it becomes; arrays are inputs, values constants."""
     graph = Graph()
     b = Builder(graph)
     values = [graph.add_input(_type(x)) if isinstance(x, np.ndarray) else x for x in operands]

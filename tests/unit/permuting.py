@@ -63,7 +63,7 @@ def check_same_meaning(
 
 
 def _moved(arrays: Sequence[Array | None], permuted: Permuted) -> list[Array | None]:
-    """The operands as they lie in memory."""
+    """The operands as they are stored."""
     labels = _padded(permuted.operands, len(arrays))
     moved = [a if a is None or p is None else a.transpose(p) for a, p in zip(arrays, labels, strict=True)]
     for i, order in permuted.vectors.items():

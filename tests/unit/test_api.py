@@ -49,7 +49,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def files(tmp_path: Path) -> list[str]:
-    """What lies in the output directory, hidden files too."""
+    """The files in the output directory, hidden ones too."""
     return sorted(path.name for path in (tmp_path / "out").iterdir())
 
 

@@ -50,7 +50,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder in which a model lies."""
+    """The folder of a model."""
     (tmp_path / "model").mkdir()
     return tmp_path / "model"
 
@@ -195,7 +195,7 @@ def test_a_link_to_elsewhere_is_refused(folder: Path, capsys: Capture) -> None:
 
 
 def test_external_data_of_a_model_in_memory() -> None:
-    """There is no folder in which it could lie."""
+    """There is no folder that could contain it."""
     model = added()
     point_outside(model, "weights.bin")
     assert "'c'" in str(refused_from_python("m.onnx", model))

@@ -45,11 +45,6 @@ def test_a_rejection_is_final() -> None:
     assert not late.ok and late.message == "far" and not late.accepted_by
 
 
-NOISY = (
-    "(float[4, 8] x) => (float[4, 8] y) <float k = {%s}> { r = %s (x)  n = Mul (r, s)  z = Mul (x, k)  y = Add (z, n) }"
-)
-
-
 def noisy(factor: str, kind: str, scale: str) -> str:
     return (
         f"(float[4, 8] x) => (float[4, 8] y) <float k = {{{factor}}}, float s = {{{scale}}}>"

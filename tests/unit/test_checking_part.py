@@ -1,4 +1,4 @@
-"""Parts of models: what lies between two tensors, as a file of its own that computes what the whole does there."""
+"""Parts of models: the ops between two tensors, as a file that computes what they compute in the whole model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LiteRT's GPU accelerator computes wrongly without saying so: the table, and who is told."""
+"""Ops that LiteRT's GPU accelerator computes wrong without an error: the table, and the reports that name them."""
 
 from __future__ import annotations
 

@@ -71,10 +71,13 @@ _ALLOWED = {
         *("placement", "schemas"),
     },
     "arguments": {"kinds", "option_table", "options"},
+    "conversion_job": {
+        *("arguments", "checking", "conversion", "conversion_check", "formats", "ir", "option_table", "options"),
+        *("output", "pipeline", "pipeline_report", "quantizing", "schemas"),
+    },
     "api": {
-        *("arguments", "checking", "conversion", "error_codes", "formats", "ir", "kinds", "metrics", "op_tables"),
-        *("conversion_check", "llm", "option_table", "options", "output", "pipeline", "pipeline_report", "quantizing"),
-        *("rewriting", "schemas"),
+        *("arguments", "checking", "conversion", "conversion_check", "conversion_job", "error_codes", "kinds", "llm"),
+        *("metrics", "op_tables", "option_table", "pipeline", "quantizing", "rewriting"),
     },
     "signature_conversion": {"api", "arguments", "conversion", "formats"},
     "inspection": {

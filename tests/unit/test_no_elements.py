@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,13 +31,6 @@ FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 FAILING = [op for op in table.op_names() if table.failures_at_zero(op)]
 
 
-@pytest.fixture(scope="module")
-def litert() -> Iterator[Runtime]:
-    runtime = Runtime(sys.executable)
-    yield runtime
-    runtime.close()
-
-
 def one_of_each_place(op: str) -> list[Case]:
     """A case for each place where the kernel fails, with the size of 0 in the file."""
     cases: dict[str, Case] = {}
@@ -50,7 +41,7 @@ def one_of_each_place(op: str) -> list[Case]:
 
 
 @pytest.mark.parametrize("op", FAILING)
-def test_a_size_of_0_in_the_file_is_computed_or_refused(op: str, litert: Runtime) -> None:
+def test_a_size_of_0_in_the_file_is_computed_or_refused(op: str, probed: Runtime) -> None:
     """To ONNX and back: no kernel of the result ends the process, and known values are computed."""
     for case in one_of_each_place(op):
         try:
@@ -62,7 +53,7 @@ def test_a_size_of_0_in_the_file_is_computed_or_refused(op: str, litert: Runtime
             continue
         assert model is not None
         for kernels in ("xnnpack", "builtin"):
-            verdict = judge(case, *litert.run(kernels, model, case.inputs()))
+            verdict = judge(case, *probed.run(kernels, model, case.inputs()))
             known = case.extra["known"] and op != "MEAN"  # of no floats, NaN in LiteRT and 0 in ONNX Runtime
             assert verdict != "abort" and (verdict == "correct" or not known), (case.mode, kernels)
 
@@ -138,7 +129,7 @@ def test_a_pool_without_a_batch_has_sizes_from_memory_that_was_never_written() -
 
 @pytest.mark.parametrize("op", ["GRU", "LSTM", "RNN"])
 @pytest.mark.parametrize("length", [0, "length"])
-def test_a_layer_over_no_steps(op: str, length: int | str, litert: Runtime) -> None:
+def test_a_layer_over_no_steps(op: str, length: int | str, probed: Runtime) -> None:
     """The last state is the first one; that an LSTM or RNN of open length has a step is assumed."""
     gates = {"GRU": 3, "LSTM": 4, "RNN": 1}[op]
     weights = {"w": np.ones((1, gates * 3, 2), np.float32), "r": np.ones((1, gates * 3, 3), np.float32)}
@@ -148,7 +139,7 @@ def test_a_layer_over_no_steps(op: str, length: int | str, litert: Runtime) -> N
     assert conversion.data is not None
     is_assumed = any("length is at least 1" in text for text in conversion.report.assumptions)
     assert is_assumed == (op != "GRU" and length != 0)
-    status, answer = litert.run("builtin", conversion.data, [np.zeros((0, 1, 2), np.float32)])
+    status, answer = probed.run("builtin", conversion.data, [np.zeros((0, 1, 2), np.float32)])
     assert status == "ran"
     if not is_assumed:
         np.testing.assert_array_equal(answer[0], np.zeros((1, 1, 3), np.float32))

@@ -192,7 +192,7 @@ def is_fixed(op: type[Op], attributes: Mapping[str, Any]) -> bool:
 
 @pytest.mark.parametrize(("op", "operands", "attributes"), [*CASES, *elementwise_cases()], ids=name_of)
 def test_permuted_ops_mean_the_same(op: type[Op], operands: list[Any], attributes: Mapping[str, Any]) -> None:
-    """Whatever operand (or result) is asked to lie otherwise; one way at least has to be found."""
+    """Whatever operand (or result) is asked to have another axis order; at least one way has to be found."""
     node = built(op, operands, attributes)
     found = 0
     for index, value in ((-1, node.results[0]), *enumerate(node.operands)):

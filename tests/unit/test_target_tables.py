@@ -88,7 +88,7 @@ def test_what_a_target_does_not_accept_runs_on_its_fallback(folder: Path) -> Non
     assert target.refusal(Form("GELU", (x,)), [x]) is not None
 
 
-def test_nobody_converts_for_a_delegate() -> None:
+def test_a_delegate_is_no_target_of_conversions() -> None:
     assert set(target_tables.target_tables()) - set(target_tables.chosen_targets()) == {"xnnpack"}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,16 +19,9 @@ DEVIATING = [op for op in table.op_names() if sections.section(f"{op}.unusual")]
 CORRECT = ["EXP", "TANH", "SOFTMAX", "ADD", "SUM", "REDUCE_PROD", "MEAN"]
 
 
-@pytest.fixture(scope="module")
-def litert() -> Iterator[Runtime]:
-    runtime = Runtime(sys.executable)
-    yield runtime
-    runtime.close()
-
-
 @pytest.mark.parametrize("op", [*DEVIATING, *CORRECT])
-def test_the_table_says_which_operands_a_kernel_computes_wrongly(op: str, litert: Runtime) -> None:
-    found = Measurer({"litert": litert}).measure(unusual_cases_of(op))
+def test_the_table_says_which_operands_a_kernel_computes_wrongly(op: str, probed: Runtime) -> None:
+    found = Measurer({"litert": probed}).measure(unusual_cases_of(op))
     assert len(found) >= 1
     stated = sections.section(f"{op}.unusual").get("rows", ())
     expected = [f'{{ operands = "{row["operands"]}", kernels = "{row["kernels"]}" }}' for row in stated]

@@ -1,4 +1,4 @@
-"""The cases and rows of [OP.faults]: forms that a target takes, although it computes them wrongly or ends the process.
+"""The cases and rows of [OP.faults]: forms that a target takes, although it computes them wrong or ends the process.
 
 Forms on narrow integers are tried for these rows only: results for the target compute on other types.
 """

@@ -89,7 +89,7 @@ def _in_float32(array: Array | None) -> Array | None:
 
 
 def unusual_rows(findings: Sequence[Finding], kernel_sets: Sequence[str] = _SETS) -> list[str]:
-    """A row for the operands that some kernel sets compute wrongly: of magnitudes, the smallest of each kernel set."""
+    """A row for the operands that some kernel sets compute wrong: of magnitudes, the smallest of each kernel set."""
     rows, known = [], set[str]()
     for finding in findings:
         is_large = finding.mode.startswith("up to")

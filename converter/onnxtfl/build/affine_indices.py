@@ -80,7 +80,7 @@ def affine_of(value: Value) -> AffineIndices | None:
 
 def columns_of(indices: Value) -> list[AffineIndices] | None:
     """The entries of index vectors [..., depth] as affine tensors [...]; None if they are not known to be such."""
-    if not indices.tensor_type.is_static or 0 in indices.shape or not indices.rank:
+    if not indices.is_static or 0 in indices.shape or not indices.rank:
         return None
     node, found = indices.producer, list[AffineIndices | None]()
     if indices.data is not None:

@@ -71,8 +71,8 @@ def random_uniform(b: Builder, like: Value, seed: int | None) -> Term:
     return Term(b, b(ops.RngUniform, b.scalar(0.0, like), b.scalar(1.0, like), b(ops.Shape, like), seed=seed))
 
 
-def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count: int | None = None) -> UpgradeRule:
-    """An upgrade that appends the attribute `name` to the operands (absent ones up to `count` first), as `dtype`.
+def to_operand(name: str, default: Any = None, count: int | None = None) -> UpgradeRule:
+    """An upgrade that appends the attribute `name` to the operands (absent ones up to `count` first), as int64.
 
     Without the attribute the `default` is appended, None as an absent operand.
     """
@@ -81,7 +81,7 @@ def to_operand(name: str, default: Any = None, dtype: DType = DType.INT64, count
         while count is not None and len(node.operands) < count:
             append_operand(node, None)
         value = node.attributes.pop(name, default)
-        append_operand(node, None if value is None else constant(np.asarray(value), dtype))
+        append_operand(node, None if value is None else constant(np.asarray(value), DType.INT64))
 
     return _to_operand
 

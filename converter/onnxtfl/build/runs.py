@@ -22,7 +22,7 @@ _MOST_AXES = 4
 
 def run_of(b: Builder, x: Value, axis: int, start: int, stop: int) -> Value:
     """The positions from `start` to `stop` of `x` along `axis`, sliced on few axes if the sizes are known."""
-    if x.rank <= _MOST_AXES or not x.tensor_type.is_static:
+    if x.rank <= _MOST_AXES or not x.is_static:
         return slice_axes(b, x, {axis: slice(start, stop)})
     large = next((i for i in range(axis) if x.shape[i] != 1), 0)  # features of one image keep an axis of their own
     ends = sorted({0, min(large + 1, axis), axis, axis + 1, x.rank})

@@ -51,7 +51,7 @@ def resolve_window(
         if 0 in window.counts(sizes):
             raise ValueError(f"a window of {window.span} does not fit into {sizes} padded by {window.padding}")
         return PaddedWindow(window, dims)
-    if any(p >= k for p, k in zip(window.explicit_padding, 2 * window.shape, strict=True)):
+    if window.may_miss_the_input:
         raise ValueError(f"padding {window.padding} has to be smaller than the window {window.shape}")
     window = _fitted(node, window, x.shape, is_mean)
     return rounded_up(b, x, dims, window) if rounds_up(node) else PaddedWindow(window, dims)

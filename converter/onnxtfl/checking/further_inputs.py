@@ -75,7 +75,7 @@ class FurtherInputs:
         state, only uninformative outputs are added to the report; for two quantized models, no other sizes are tried.
         """
         if report.status == "failed" and report.outputs:
-            return self._say_where(report)
+            return self._with_sizes(report)
         if not report.ok or not self.done.later:
             return report
         report = self._with_dull(report)
@@ -244,7 +244,7 @@ class FurtherInputs:
                 continue
         return None
 
-    def _say_where(self, report: CheckReport) -> CheckReport:
+    def _with_sizes(self, report: CheckReport) -> CheckReport:
         """Add the dynamic sizes at which the models differ to the report."""
         try:
             found = self._elsewhere()

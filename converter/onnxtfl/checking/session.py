@@ -147,7 +147,7 @@ class Session:
                 report = self._in_float16(self._with_opinion(report, outcome), outcome)
                 where = f" (on {case.label})" if case.label else ""
                 return self._by_layers(replace(report, reason=report.reason + where), outcome)
-            models = models if outcome.compared is None else models.settled(outcome.compared.chosen)
+            models = models if outcome.compared is None else models.with_orders(outcome.compared.chosen)
             reports.append(report)
         infos = self.models.a.info.outputs, self.models.b.info.outputs
         agreed = with_uncompared(combined(reports), [(infos[0][p.a], infos[1][p.b]) for p in self.models.outputs])

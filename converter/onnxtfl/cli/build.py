@@ -11,6 +11,7 @@ from onnxtfl.cli.convert import EXIT_CODES
 from onnxtfl.cli.help import Grouped
 from onnxtfl.cli.options import CONTEXT, MODEL, command_options, keywords
 from onnxtfl.option_table import BUILD
+from onnxtfl.tables import counted
 
 _SHORT = "Convert a graph of neutral ops (.ir)."
 
@@ -72,5 +73,5 @@ def run_command(model: str, data: str, output: str, precision: Any) -> int:
 
     found = run(model_of(model), data, precision, lambda excess: click.echo(str(excess)))
     write_arrays(output, found)
-    click.echo(f"{len(found)} output{'' if len(found) == 1 else 's'} written to {os.fspath(output)}")
+    click.echo(f"{counted(len(found), 'output')} written to {os.fspath(output)}")
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnxtfl.cli.progress import progress
 from onnxtfl.cli.running import print_error
-from onnxtfl.tables import WIDTH, byte_count, printable
+from onnxtfl.tables import WIDTH, byte_count, counted, printable
 
 if TYPE_CHECKING:
     from onnxtfl import Outcome
@@ -67,10 +67,10 @@ def _show(outcomes: Sequence[Outcome]) -> None:
 
             sys.stdout.write(textwrap.fill(text, WIDTH, initial_indent=before, subsequent_indent=before) + "\n")
     counts = Counter(outcome.status for outcome in outcomes)
-    counted = ", ".join(
+    found = ", ".join(
         f"{counts[status]} {status}" for status in ("converted", "up to date", "failed") if counts[status]
     )
-    sys.stdout.write(f"{len(outcomes)} model{'s' if len(outcomes) > 1 else ''}: {counted}\n")
+    sys.stdout.write(f"{counted(len(outcomes), 'model')}: {found}\n")
 
 
 def _line(outcome: Outcome) -> str:

@@ -43,7 +43,7 @@ class Calibrated:
 
 
 def calibrated(path: Any) -> Calibrated | None:
-    """How `onnxtfl` quantized the model at `path`; None for other models."""
+    """The settings by which onnxtfl quantized the model at `path`; None for other models."""
     if files.sniff(path) != "tflite":
         return None
     content = files.read(path).metadata.properties.get(QUANTIZED)

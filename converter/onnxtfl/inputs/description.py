@@ -99,7 +99,7 @@ def _is_hybrid(node: Node) -> bool:
 
 
 def described(name: str, type_: Type | None, format_: FormatName) -> TensorInfo:
-    """What is known of a tensor of this type in a file of this format."""
+    """The description of a tensor of this type in a file of this format."""
     if isinstance(type_, SequenceType) and isinstance(type_.element, TensorType):
         return replace(described(name, type_.element, format_), kind="sequence")
     if isinstance(type_, OptionalType) and isinstance(type_.element, TensorType | SequenceType):

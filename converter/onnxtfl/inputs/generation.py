@@ -89,7 +89,7 @@ def _limit(info: TensorInfo, shape: tuple[int, ...]) -> None:
     if info.kind == "tensor" and info.dtype != "string":
         size = math.prod(shape) * max(4, np.dtype(numpy_type(info.dtype)).itemsize)
         if size > _MOST_BYTES:
-            wanted = "give its values (inputs), or smaller sizes (input_shapes)"
+            wanted = "pass its values (`data`; in a conversion `check_data`), or smaller sizes (`input_shapes`)"
             raise UnknownInputError(f"no values are drawn for the {size >> 20} MB of input {info.name!r}; {wanted}")
 
 

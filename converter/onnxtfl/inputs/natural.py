@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.ir.dtypes import Array
 
 COLOURS = (1, 3, 4)
-"""How many channels images have."""
+"""The numbers of channels that an image may have."""
 SMALLEST = 16
 """The least height and width of an image."""
 LONGEST_ROW = 4000

@@ -16,7 +16,6 @@ from onnxtfl.inputs.samples import samples_of
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import size_or
 from onnxtfl.ir.graph import Graph, Value
-from onnxtfl.ir.types import TensorType
 
 MOST = 4
 """The most sets of inputs."""
@@ -27,7 +26,7 @@ def inputs_of(graph: Graph, given: Any = None) -> list[Mapping[Value, Array]]:
 
     `given`: arrays by input name, or the path of an .npz file or of a folder of them.
     """
-    if not all(isinstance(v.type, TensorType) and v.type.is_static for v in graph.inputs):
+    if not all(v.is_static for v in graph.inputs):
         return []
     names = {v.name or "": v for v in graph.inputs}
     samples = list(_samples(given, {name: v.rank for name, v in names.items()})) if given is not None else []

@@ -17,9 +17,13 @@ def convert_quantization(b: Builder, value: Value, quantization: Quantization | 
     """`value` in `quantization` (None: real); itself if it is in that."""
     if quantization_of(value) == quantization:
         return value
-    made = b(ops.Convert, value, dtype=value.dtype)
-    made.type = made.tensor_type.stored_as(quantization)
-    return made
+    return stored_as(b(ops.Convert, value, dtype=value.dtype), quantization)
+
+
+def stored_as(value: Value, quantization: Quantization | None) -> Value:
+    """`value`, which has no user yet, with a type in `quantization` (None: real)."""
+    value.type = value.tensor_type.stored_as(quantization)
+    return value
 
 
 def quantization_read(graph: Graph, value: Value) -> Quantization | None:

@@ -57,6 +57,11 @@ class Value(HasOrigins):
         return isinstance(self.type, TensorType) and self.type.quantization is not None
 
     @property
+    def is_static(self) -> bool:
+        """Whether this is a tensor of which all sizes are known."""
+        return isinstance(self.type, TensorType) and self.type.is_static
+
+    @property
     def is_single(self) -> bool:
         """Whether all dimensions are known to be 1."""
         shape = shape_of(self.type)
@@ -494,6 +499,11 @@ class Graph:
             body.unlink(node)
             self.insert(node, before)
         return moved
+
+    @property
+    def names_of_outputs(self) -> list[str]:
+        """The name of each output: `output_names`, else those of the values, "" for one without."""
+        return self.output_names or [value.name or "" for value in self.outputs]
 
     def is_output(self, value: Value) -> bool:
         """Whether `value` is an output or the new value of a state."""

@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.half import current_simulation
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.parts import Stored, evaluate_in_parts
 from onnxtfl.ir.quantization import dequantize
 from onnxtfl.ir.quantized import moves_stored, quantization_of, touches_quantized
-from onnxtfl.ir.types import TensorType
 
 Observer = Callable[[Node], None]
 
@@ -52,8 +50,7 @@ def values_of(
 
 def is_small(node: Node, most: int) -> bool:
     """Whether each result of `node` is known to have at most `most` elements, so that evaluation is cheap."""
-    static = all(isinstance(r.type, TensorType) and r.type.is_static for r in node.results)
-    return static and all(math.prod(map(int, r.shape)) <= most for r in node.results)
+    return all(r.is_static and math.prod(map(int, r.shape)) <= most for r in node.results)
 
 
 def evaluate_node(node: Node, operands: Sequence[Array | None]) -> list[Array]:
@@ -75,8 +72,7 @@ def computes_on_reals(node: Node) -> bool:
 
 def made_elements(node: Node) -> int:
     """The number of elements of the results of `node`, as far as it is known."""
-    static = [v.type.shape for v in node.results if isinstance(v.type, TensorType) and is_static(v.type.shape)]
-    return sum(map(math.prod, static))
+    return sum(math.prod(v.shape) for v in node.results if v.is_static)
 
 
 def _operand(array: Array | None, value: Value | None, real: bool) -> Stored | None:

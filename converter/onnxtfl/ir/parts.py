@@ -48,7 +48,7 @@ def evaluate_in_parts(
     attributes: Attributes,
     operands: Sequence[Stored | None],
     results: Sequence[Quantization | None],
-    made: int = 0,
+    made: int,
 ) -> list[Array]:
     """Evaluate `op`, in parts if it is large and can be divided. `results`: the quantization of each result.
 

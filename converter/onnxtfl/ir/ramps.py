@@ -20,6 +20,7 @@ import numpy as np
 from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.conversions import stored_as
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Value, constant
@@ -64,19 +65,14 @@ def function_of_bytes(b: Builder, x: Value, after: Quantization, table: Array, r
     image = reshape(b, x, (1, product(x.shape[:-1]), x.shape[-1] if x.rank else 1, 1))
     kernel = _stored(factors.reshape(-1, 1, 1, 1), "int8", 1 / _WHOLE)
     bias = _stored((before.zero_points[0] - starts) * factors, "int32", size)
-    parts = _declared(_conv(b, image, kernel, bias), Quantization("int8", (size,), (_HIGHEST - _WHOLE,)))
-    clamped = _declared(b(ops.Relu, parts), quantization_of(parts))
+    parts = stored_as(_conv(b, image, kernel, bias), Quantization("int8", (size,), (_HIGHEST - _WHOLE,)))
+    clamped = stored_as(b(ops.Relu, parts), quantization_of(parts))
     unit, weights = _weights(ramps)
     scale = float(np.float32(unit * step / (_WHOLE * size)))
     offset = np.round([(first - after.zero_points[0]) * _WHOLE / unit])
     kernel = _stored(weights.reshape(1, 1, 1, -1), "int8", scale)
     found = _conv(b, clamped, kernel, _stored(offset, "int32", float(np.float32(size * scale))))
-    return reshape(b, _declared(found, after), x.shape)
-
-
-def _declared(value: Value, quantization: Quantization | None) -> Value:
-    value.type = value.tensor_type.stored_as(quantization)
-    return value
+    return reshape(b, stored_as(found, after), x.shape)
 
 
 @dataclass(frozen=True)

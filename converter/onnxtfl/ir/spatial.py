@@ -106,6 +106,11 @@ class Window:
             raise ValueError("the padding SAME depends on sizes")
         return self.padding
 
+    @property
+    def may_miss_the_input(self) -> bool:
+        """Whether explicit padding along an axis is as large as the window, which may then read padding only."""
+        return any(p >= k for p, k in zip(self.explicit_padding, 2 * self.shape, strict=True))
+
     def without_padding(self) -> Window:
         """The same window over an operand that is padded already."""
         return replace(self, padding=(0,) * (2 * self.rank))

@@ -30,7 +30,7 @@ def with_one_scale(node: Node) -> Value:
         return rhs
     if not node.operand(0).is_quantized:
         return _along_columns(node, rhs, found)
-    if not rhs.tensor_type.is_static:
+    if not rhs.is_static:
         _check_single(rhs)
     text = "LiteRT computes zeros, since the second operand has a scale for each column"
     node.remarks += (Remark("kernel", node.op.name_in_file, text),)

@@ -23,7 +23,7 @@ from onnxtfl.ir.types import TensorType
 from onnxtfl.rewriting.legalize import legalize
 from onnxtfl.targets import Target
 from onnxtfl.targets.layouts import preferred
-from onnxtfl.targets.target import is_within
+from onnxtfl.targets.target import added, is_within
 
 Times = tuple[float, ...]
 """Nanoseconds on each kind of machine."""
@@ -52,8 +52,7 @@ class Gains:
 
     def _is_left(self, root: Node) -> bool:
         """Whether the delegate leaves an op of `root`, which has dynamic sizes, to other kernels."""
-        types = (v.type for v in root.results)
-        if all(isinstance(t, TensorType) and t.is_static for t in types):
+        if all(v.is_static for v in root.results):
             return False
         graph = self._alone(root, set(), self._change(root, {}))
         nodes = [] if graph is None else [node for node in graph.nodes if node.op.multiplies is not None]
@@ -67,7 +66,7 @@ class Gains:
             if all(v is None or v.is_constant or v in constants for v in node.operands):
                 constants.update(node.results)
             elif found := self._time_of(node, constants, self._change(node, orders)):
-                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+                total = added(total, found)
         return total
 
     def _change(self, node: Node, orders: dict[Value, Permutation]) -> Permuted:

@@ -36,7 +36,7 @@ from onnxtfl.ir.signatures import Description
 from onnxtfl.ir.summary import FloatOp, QuantizationSummary
 from onnxtfl.pipeline import lifted_where_possible
 from onnxtfl.pipeline_report import Report
-from onnxtfl.quantizing.images import Normalization, image_files, image_samples, require_pillow
+from onnxtfl.quantizing.images import Normalization, described, image_files, image_samples, require_pillow
 from onnxtfl.rewriting.lift import count_ops
 from onnxtfl.runtimes.quantizer import CALIBRATED, Divisor, Mode, Sensitive, quantize, version
 from onnxtfl.targets.tflite import has_quantized_kernel, lowest_runtime
@@ -53,7 +53,7 @@ class Quantizing:
     """How to quantize: the mode, the calibration data of the user, and whether inputs and outputs stay float.
 
     `runtimes`: those whose kernels have to compute on the quantized tensors; other ops stay float. `mean`, `std`: by
-    which images are normalized (`Normalization`), None if the user gives none.
+    which images are normalized (`Normalization`); None: not at all.
     """
 
     mode: Mode
@@ -265,7 +265,7 @@ def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator
     for sample in samples:
         if sample.keys() != {info.name for info in infos}:
             raise UsageError(
-                f"calibration data for {sorted(sample)}", hint=f"expected: {_wanted(infos)}", code="E-QUANT-002"
+                f"calibration data for {sorted(sample)}", hint=f"expected: {described(infos)}", code="E-QUANT-002"
             )
         arrays = {name: np.asarray(value) for name, value in sample.items()}
         for info in infos:
@@ -273,7 +273,7 @@ def _checked(samples: Iterable[Sample], infos: Sequence[TensorInfo]) -> Iterator
             fits = info.shape is None or (len(shape) == len(info.shape) and not any(map(differ, shape, info.shape)))
             if not fits:
                 message = f"calibration data of shape {list(shape)} for the input {info.name!r}"
-                raise UsageError(message, hint=f"expected: {_wanted(infos)}", code="E-QUANT-002")
+                raise UsageError(message, hint=f"expected: {described(infos)}", code="E-QUANT-002")
         yield {info.name: arrays[info.name].astype(numpy_type(info.dtype), copy=False) for info in infos}
 
 
@@ -298,7 +298,3 @@ def _summary(graph: Graph) -> QuantizationSummary:
 def _retyped(before: Sequence[Description], infos: Sequence[TensorInfo]) -> list[Description]:
     dtypes = {info.name: info.dtype for info in infos}
     return [(name, dtypes.get(name, dtype), shape) for name, dtype, shape in before]
-
-
-def _wanted(infos: Sequence[TensorInfo]) -> str:
-    return ", ".join(f"{info.name} {info.dtype} {list(info.shape or ())}" for info in infos)

@@ -39,6 +39,11 @@ class Normalization:
         return ((scaled - self.mean) / self.std).astype(np.float32)
 
 
+def described(infos: Sequence[TensorInfo]) -> str:
+    """Inputs as text: names, element types and sizes."""
+    return ", ".join(f"{info.name} {info.dtype} {list(info.shape or ())}" for info in infos)
+
+
 @dataclass(frozen=True)
 class ImageInput:
     """The input that is an image: its name, size, number of channels, and whether these are its second axis."""
@@ -56,8 +61,9 @@ class ImageInput:
         """The only input of a model. Raises `UsageError` for others than float or uint8 images of a known size."""
         shape = infos[0].shape or () if len(infos) == 1 else ()
         if len(shape) != 4 or infos[0].dtype not in ("float32", "uint8"):
-            shown = ", ".join(f"{info.name} {info.dtype} {list(info.shape or ())}" for info in infos)
-            raise UsageError(f"images do not fit the inputs ({shown})", hint="use .npz files", code="E-QUANT-002")
+            raise UsageError(
+                f"images do not fit the inputs ({described(infos)})", hint="use .npz files", code="E-QUANT-002"
+            )
         first = shape[1] in COLOURS
         channels, height, width = (shape[1], *shape[2:]) if first else (shape[3], *shape[1:3])
         if channels not in COLOURS or not isinstance(height, int) or not isinstance(width, int):

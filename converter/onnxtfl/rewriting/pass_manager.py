@@ -105,7 +105,7 @@ class PassManager:
         self._observe = observe
         self._check = check
         self._is_changed = True  # whether a pass may have changed something since this was reset
-        self._settled: Group | None = None  # the last group that reached its fixed point, if nothing changed since
+        self._converged: Group | None = None  # the last group that reached its fixed point, if nothing changed since
 
     def run(self, graph: Graph, until: str | None = None) -> None:
         """Rewrite `graph` and its regions; `until`: the name of the last pass to run."""
@@ -114,7 +114,7 @@ class PassManager:
             if self._observe is not None:
                 self._observe(step.name)
             started = time.perf_counter()
-            if step is not self._settled:
+            if step is not self._converged:
                 nodes = self._run(step, graph)
             self.timings.append(PassTiming(step.name, time.perf_counter() - started, nodes))
             if step.name == until:
@@ -130,9 +130,9 @@ class PassManager:
         nodes = self._visit(step, graph, False)
         self._verify(graph, step)
         if isinstance(step, Group) and step.rounds > 1:
-            self._settled = None if graph.holders else step
+            self._converged = None if graph.holders else step
         elif self._is_changed:
-            self._settled = None
+            self._converged = None
         return nodes
 
     def _visit(self, step: Pass | Group, graph: Graph, is_region: bool) -> int:

@@ -337,9 +337,9 @@ def calls_custom(name: str) -> Callable[[CustomRule], CustomRule]:
     return _decorator(lambda rule: _add(_RULES.custom_calls, name, rule, f"the custom op of {name}"))
 
 
-def ordered_onnx(name: str, domain: str = "", **attributes: int) -> None:
+def ordered_onnx(name: str, **attributes: int) -> None:
     """Register for which attributes the order of the results of ``onnx.name`` is defined."""
-    _add(_RULES.ordered, (domain, name), attributes, f"the order of {name}")
+    _add(_RULES.ordered, ("", name), attributes, f"the order of {name}")
 
 
 def upgrade(name: str, since: tuple[int, ...], domain: str = "") -> Callable[[UpgradeRule], UpgradeRule]:

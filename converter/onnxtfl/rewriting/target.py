@@ -65,7 +65,7 @@ class Target(ABC):
     most_axes: int | None = None
     """The most axes of inputs and outputs; None for any number."""
     free_rank: int = (1 << 31) - 1
-    """Ops that move elements are written with at most so many axes where that costs reshapes only."""
+    """Ops that move elements are written with at most this number of axes where that costs reshapes only."""
     is_laid_out: bool = False
     """Whether layout assignment is done: what kernels take of the order of axes is not asked before."""
     delegate_chain: tuple[TargetName, ...] = ()

@@ -110,7 +110,7 @@ def is_fixed(name: str | None) -> bool:
     return name is not None and RUNTIMES[name.replace("-", "_")].is_fixed
 
 
-def runtime_for(format_: str, name: str | None = None) -> Runtime:
+def runtime_for(format_: str, name: str | None) -> Runtime:
     """Return the runtime that runs ``format_`` ("onnx" or "tflite"): the first installed one.
 
     ``name``: the one for .tflite models, installed or not. Raises `RuntimeUnavailableError` if there is none.

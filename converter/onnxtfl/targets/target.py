@@ -78,9 +78,7 @@ class Target(engine.Target):
         return 0
 
     def unmeasured_fault(self, form: Form) -> str:
-        """What other releases than the measured ones compute wrongly of `form`, if the target includes them; "" if none
-        is known.
-        """
+        """The fault of `form` in releases that were not measured, if the target includes these; "" without one."""
         return ""
 
     @abstractmethod
@@ -163,7 +161,7 @@ class Target(engine.Target):
                 if is_between(node) and not self.delegates(node, form):
                     moved = self.crossing * open_bytes(node)
                     found = tuple(self.leaving * cost + moved for cost in found)
-                total = tuple(map(sum, zip(total or (0.0,) * len(found), found, strict=True)))
+                total = added(total, found)
         return total
 
     def node_cost(self, node: Node) -> float:
@@ -226,11 +224,16 @@ class Target(engine.Target):
 
 
 def cheapest(costs: Sequence[tuple[float, ...]]) -> list[bool]:
-    """Which of several forms have the lowest costs; the first form is the one to write where machines disagree."""
+    """Whether each of several forms has the lowest cost; the first form is the one to write where machines disagree."""
     first = costs[0]
     harmless = [cost for cost in costs if is_within(cost, first)]
     best = min(harmless, key=lambda cost: sum(c / max(f, 1.0) for c, f in zip(cost, first, strict=True)))
     return [is_within(cost, first) and is_within(cost, best) for cost in costs]
+
+
+def added(total: tuple[float, ...], cost: tuple[float, ...]) -> tuple[float, ...]:
+    """The sum of two costs on each kind of machine; `cost` where `total` is ()."""
+    return tuple(map(sum, zip(total, cost, strict=True))) if total else cost
 
 
 def _mean(cost: tuple[float, ...]) -> float:
@@ -250,7 +253,7 @@ def as_form(node: Node) -> Form:
 
 
 def _state_of(node: Node) -> tuple[object, ...]:
-    """What a node consists of, to be compared by identity."""
+    """The parts of a node, to be compared by identity."""
     types = [v and v.type for values in (node.operands, node.results) for v in values]
     return (*node.operands, *types, *node.attributes, *node.attributes.values())
 

@@ -81,7 +81,7 @@ class ModelPair:
         outputs = match(a.outputs, b.outputs, "output", settings.layout, settings.tensors)
         return replace(self, inputs=inputs, outputs=outputs, keep=keep)
 
-    def settled(self, chosen: Chosen) -> ModelPair:
+    def with_orders(self, chosen: Chosen) -> ModelPair:
         """The models with the known axis orders of their inputs."""
         inputs = [replace(pair, permutations=(way,)) for pair, way in zip(self.inputs, chosen, strict=True)]
         return replace(self, inputs=inputs)

@@ -71,8 +71,7 @@ def of_the_file(lowest_runtime: str) -> dict[str, bytes]:
 
 def sides_of(graph: Graph) -> dict[str, list[str]]:
     """The names of the "inputs" and "outputs"."""
-    outputs = graph.output_names or [v.name or "" for v in graph.outputs]
-    return {"inputs": [v.name or "" for v in graph.inputs], "outputs": list(outputs)}
+    return {"inputs": [v.name or "" for v in graph.inputs], "outputs": list(graph.names_of_outputs)}
 
 
 def _decodable(value: Property | None) -> bytes | None:

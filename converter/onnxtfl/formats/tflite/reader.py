@@ -67,7 +67,7 @@ def _read_file(file: SourceFile, weights: SourceFile | None = None) -> Model:
 def _read_container(file: SourceFile) -> Model:
     """The model of a .litertlm: that with prefill and decode, and the signatures of the others beside its own.
 
-    A key that an earlier section has gets the type of its model in front: "vision_encoder:serving_default".
+    A key that an earlier section has gets the type of its model as a prefix: "vision_encoder:serving_default".
     """
     container = read_container(file)
     weights = {section.model_type: section.content for section in container.sections if section.kind == WEIGHTS}

@@ -1,4 +1,4 @@
-"""Random numbers: drawn anew by each evaluation, so never folded or compared.
+"""Random numbers: each evaluation draws others, so they are never folded or compared.
 
 `seed`: 0 for another sequence each time. Each runtime draws other numbers from a seed; `evaluate` draws those of
 NumPy's RandomState, like onnx.reference.

@@ -20,7 +20,7 @@ def rename_boundary(graph: Graph, names: Mapping[str, str]) -> None:
     """Rename inputs and outputs: old name -> new name. UsageError for an unknown name or a name in use."""
     if not names:
         return
-    outputs = graph.output_names or [value.name or "" for value in graph.outputs]
+    outputs = graph.names_of_outputs
     old = {value.name or "" for value in graph.inputs} | set(outputs)
     _check(names, old)
     for value in graph.inputs:

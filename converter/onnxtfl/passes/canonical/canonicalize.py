@@ -240,10 +240,10 @@ def _keeps_values(node: Node) -> bool:
 def broadcast_later(b: Builder, node: Node) -> Value | None:
     """Move fewer elements, so that ops after it, which broadcast by themselves, need no broadcast."""
     wide, order = made_by(node.operand(0), ops.BroadcastTo, quantized=True), node.attr("permutation")
-    if wide is None or not single_use(node.operand(0), b.graph) or not node.result.tensor_type.is_static:
+    if wide is None or not single_use(node.operand(0), b.graph) or not node.result.is_static:
         return None
     x, full = wide.operand(0), node.result.shape
-    if not x.tensor_type.is_static or (x.is_quantized and x.rank < len(full)):
+    if not x.is_static or (x.is_quantized and x.rank < len(full)):
         return None
     narrow = reshape(b, x, (1,) * (len(full) - x.rank) + x.shape)
     return b(ops.BroadcastTo, b(ops.Transpose, narrow, permutation=order), dim_vector(b, full, x))
@@ -422,7 +422,7 @@ def concatenate(b: Builder, node: Node) -> Value | None:
 def split(b: Builder, node: Node) -> Sequence[Value] | None:
     """Remove empty parts, which TFLite Micro's kernel refuses."""
     x, sizes = node.operand(0), static_ints(node.optional(1))
-    if not sizes or all(sizes) or not any(sizes) or not all(r.tensor_type.is_static for r in node.results):
+    if not sizes or all(sizes) or not any(sizes) or not all(r.is_static for r in node.results):
         return None
     kept = [size for size in sizes if size]
     parts = [x] if len(kept) == 1 else b.many(ops.Split, x, kept, axis=node.attr("axis"))

@@ -37,7 +37,7 @@ def _columns(node: Node) -> list[int]:
         return []
     x, last = node.operand(0), node.operand(0).rank - 1
     shape = (*x.shape[:-1], 1)
-    are_columns = x.tensor_type.is_static and all(r.tensor_type.shape == shape for r in node.results)
+    are_columns = x.is_static and all(r.tensor_type.shape == shape for r in node.results)
     if not are_columns or x.shape == shape or x.dtype not in (DType.FLOAT32, DType.INT32):
         return []
     if node.op is ops.Split:

@@ -31,7 +31,7 @@ def leave_out_unit_axes(graph: Graph) -> None:
 def _left_out(graph: Graph, node: Node) -> set[int]:
     """The unit axes to leave out; empty where there are too few, or no reshapes."""
     values = [v for v in (*node.operands, node.result) if v is not None]
-    rank, is_static = values[-1].tensor_type.rank or 0, all(v.tensor_type.is_static for v in values)
+    rank, is_static = values[-1].tensor_type.rank or 0, all(v.is_static for v in values)
     if rank <= MOST_AXES or not is_static or not single_use(node.result, graph):
         return set()
     if node.result.users()[0].op is not ops.Reshape or any(made_by(v, ops.Reshape) is None for v in values[:-1]):

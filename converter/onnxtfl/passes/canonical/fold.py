@@ -220,11 +220,11 @@ def _fold_lazily(node: Node) -> Value | None:
 def _moved_lazily(node: Node, data: TensorData) -> TensorData | None:
     if node.op is ops.Transpose:
         return data.transpose(node.attr("permutation"))
-    if node.op is ops.Reshape and node.result.tensor_type.is_static:
+    if node.op is ops.Reshape and node.result.is_static:
         return data.reshape(node.result.shape)
     if node.op is ops.Convert and node.attr("dtype").bits <= data.dtype.bits:
         return data.cast(node.attr("dtype"))
-    if node.op is ops.Slice and node.result.tensor_type.is_static and not data.in_memory:
+    if node.op is ops.Slice and node.result.is_static and not data.in_memory:
         return _sliced(data, *(static_ints(node.operand(i)) for i in (1, 2, 3)))
     return None
 

@@ -1,4 +1,4 @@
-"""How much the constants of graphs may grow for convolutions that compute faster, in all passes of a conversion."""
+"""The limit to the growth of constants for convolutions that compute faster, in all passes of a conversion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnxtfl.passes.canonical.half_kernels import is_widened
 MOST_GROWTH = Fraction(1, 50)
 """The most by which the constants of a graph grow, if that is more than `SMALL_GROWTH`."""
 SMALL_GROWTH = 1 << 18
-"""So many bytes any graph may grow by: models of 256 KiB are a small part of what an app stores."""
+"""The bytes that the constants of any graph may grow by: models of 256 KiB are a small part of what an app stores."""
 
 
 class Growth:
@@ -36,7 +36,7 @@ def stored_size(data: TensorData) -> int:
 
 
 def _most(graph: Graph) -> Fraction:
-    """How many bytes all constants may grow by."""
+    """The bytes that all constants may grow by."""
     constants = {v for node in graph.nodes for v in node.operands if v is not None}
     size = sum(stored_size(v.data) for v in constants if v.data is not None)
     return max(size * MOST_GROWTH, Fraction(SMALL_GROWTH))

@@ -55,7 +55,7 @@ def _key(node: Node) -> Hashable | None:
     if len(x.uses) == 1 or x.dtype is not DType.FLOAT32 or not all(v.is_constant for v in weights):
         return None
     taps = [n for axis, n in enumerate(weights[0].shape) if axis != node.attr("kernel_output_feature_dimension")]
-    if not node.result.tensor_type.is_static:
+    if not node.result.is_static:
         return None
     return x, tuple(taps), *attributes_of(node).values()
 

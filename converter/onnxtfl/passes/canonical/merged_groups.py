@@ -82,7 +82,7 @@ def _count(node: Node) -> int:
 def has_kernel(node: Node) -> bool:
     """Whether the delegate's kernels of floats or 8 bits compute a convolution by constants."""
     x, kernel = node.operand(0), node.operand(1)
-    if not kernel.is_constant or not kernel.tensor_type.is_static or x.dtype is not DType.FLOAT32:
+    if not kernel.is_constant or not kernel.is_static or x.dtype is not DType.FLOAT32:
         return False
     if not touches_quantized(node):
         return kernel.dtype is DType.FLOAT32

@@ -42,7 +42,7 @@ def _runs(node: Node) -> list[Run] | None:
     x, read = node.operand(0), positions_read(node)
     quantization = x.tensor_type.quantization
     is_plain = x.dtype.is_float and (quantization is None or quantization.per_tensor)
-    if read is None or not is_plain or not node.result.tensor_type.is_static:
+    if read is None or not is_plain or not node.result.is_static:
         return None
     strides = [places.step for places in read]
     if max(strides, default=1) == 1 or min(strides) < 1:

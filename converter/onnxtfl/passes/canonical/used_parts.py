@@ -27,7 +27,7 @@ def slice_used_parts(graph: Graph) -> bool:
 def _sliced(graph: Graph, node: Node, used: list[Value]) -> bool:
     x = node.operand(0)
     sizes = known_sizes(x.shape)
-    if len(sizes) != x.rank or not used or not all(r.tensor_type.is_static for r in node.results):
+    if len(sizes) != x.rank or not used or not all(r.is_static for r in node.results):
         return False
     b, axis, begin = Builder(graph, node, maker="used parts"), normalize_axis(node.attr("axis"), x.rank), 0
     for result in node.results:

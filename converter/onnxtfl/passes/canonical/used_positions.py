@@ -29,7 +29,6 @@ from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.quantized import may_match
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.shapes import normalize_axis, static_ints
-from onnxtfl.ir.types import TensorType
 
 MOST = 2
 """A part of a tensor is computed alone if the whole is at least this many times as large."""
@@ -45,7 +44,7 @@ class Read:
 
 
 Reads = dict[Value, Read | None]
-"""What all users of a value read of it; None: several parts, or all of it."""
+"""The part of a value that all its users read; None: several parts, or all of it."""
 
 
 def compute_used_positions(graph: Graph) -> bool:
@@ -78,7 +77,7 @@ def _parts(graph: Graph) -> dict[Node, Part]:
 
 
 def _own_read(node: Node) -> Read | None:
-    """What a Slice along one axis, or a Gather of one index, reads of its operand, if this is a small part of it."""
+    """The part of its operand that a Slice along one axis, or a Gather of one index, reads, if it is small."""
     if node.op not in (ops.Slice, ops.Gather) or not may_match(node, False) or not _is_static(node):
         return None
     shape, indices = node.operand(0).shape, static_ints(node.operand(1))
@@ -102,7 +101,7 @@ def _sliced(node: Node, shape: Sequence[int], starts: Sequence[int] | None) -> R
 
 
 def _part(node: Node, read: Read) -> Part | None:
-    """What `node` computes a part of its result from; None if it needs all for it."""
+    """The parts of the operands from which `node` computes a part of its result; None if it needs all of them."""
     if not _is_static(node) or node.op.effect_of(node) is not Effect.PURE or not may_match(node, False):
         return None
     if node.op is ops.Transpose:
@@ -120,8 +119,7 @@ def _part(node: Node, read: Read) -> Part | None:
 
 def _is_static(node: Node) -> bool:
     """Whether the sizes of all operands and results are known."""
-    types = (v.type for v in (*node.operands, *node.results) if v is not None)
-    return all(isinstance(t, TensorType) and t.is_static for t in types)
+    return all(v is None or v.is_static for v in (*node.operands, *node.results))
 
 
 def _part_of_reshape(node: Node, read: Read) -> Part | None:
@@ -141,7 +139,7 @@ def _array(value: Value) -> Array:
 
 
 def _reads(node: Node, own: Read | None, part: Part | None) -> Iterator[Read | None]:
-    """What `node` reads of each operand."""
+    """The part of each operand that `node` reads."""
     indices: Sequence[Index] = part.operands if part is not None else ()
     for i in range(len(node.operands)):
         index = indices[i] if i < len(indices) else ()
@@ -153,7 +151,7 @@ def _read(index: Index) -> Read | None:
 
 
 def _after_products(graph: Graph, parts: dict[Node, Part]) -> set[Node]:
-    """The nodes that multiply matrices or windows, and those that depend on such a one through narrowed nodes."""
+    """The nodes that multiply matrices or windows, and those that depend on one of these through narrowed nodes."""
     found: set[Node] = set()
     for node in graph.nodes:
         if node not in parts:

@@ -64,7 +64,7 @@ def _layouts(graph: Graph, io_layout: IoLayouts) -> dict[Value, tuple[IoLayout, 
     """Return the wanted layout of each input and output that may move, and whether it was named."""
     by_name = _by_name(io_layout)
     names = list(zip(graph.inputs, [v.name or "" for v in graph.inputs], strict=True))
-    names += zip(graph.outputs, graph.output_names or [v.name or "" for v in graph.outputs], strict=False)
+    names += zip(graph.outputs, graph.names_of_outputs, strict=False)
     for name in by_name.keys() - {ALL, *(name for _, name in names)}:
         hint = suggestion(name, [known for _, known in names], "its inputs and outputs")
         raise UsageError(f"the model has no input or output {name!r}", hint=hint, code="E-USE-003")

@@ -84,8 +84,7 @@ def _is_elsewhere(node: Node, target: Target) -> bool:
 def _is_byte(values: Iterable[Value]) -> bool:
     """Whether all are int8 tensors of known sizes, with one scale each."""
     return all(
-        (q := quantization_of(v)) is not None and q.per_tensor and q.storage == "int8" and v.tensor_type.is_static
-        for v in values
+        (q := quantization_of(v)) is not None and q.per_tensor and q.storage == "int8" and v.is_static for v in values
     )
 
 

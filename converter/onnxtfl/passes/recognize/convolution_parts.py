@@ -54,7 +54,7 @@ class Part:
         if node is None or not all(single_use(v, graph) for v in (value, node.result)):
             return None
         x, kernel, attributes = node.operand(0), node.operand(1), attributes_of(node)
-        if not (x.tensor_type.is_static and value.tensor_type.is_static and kernel.tensor_type.is_static):
+        if not (x.is_static and value.is_static and kernel.is_static):
             return None
         before = zeros_before(pad, attributes["output_spatial_dimensions"])
         if attributes["feature_group_count"] != 1 or before is None or (pad is not None and not _has_no_bias(node)):
@@ -90,7 +90,7 @@ def part_of(value: Value) -> tuple[Value, Ranges]:
 def _sliced(value: Value) -> tuple[Value, Sequence[int]] | None:
     """The operand of the Slice or Split that makes `value`, and where it starts along each axis."""
     node = made_by(value, ops.Slice, ops.Split)
-    if node is None or not node.operand(0).tensor_type.is_static:
+    if node is None or not node.operand(0).is_static:
         return None
     x = node.operand(0)
     if node.op is ops.Split:

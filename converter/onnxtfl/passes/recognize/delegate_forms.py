@@ -160,7 +160,7 @@ class Product:
         attributes, x = attributes_of(node), node.operand(0)
         window = conv_window(attributes, node.operand(1).shape)
         sizes = spatial_sizes(attributes, "input", x.shape)
-        return cls(node, window.explicit(sizes), rows) if x.tensor_type.is_static else None
+        return cls(node, window.explicit(sizes), rows) if x.is_static else None
 
     def size(self, axis: int) -> int:
         """The number of rows that are combined, along a spatial axis."""
@@ -195,7 +195,7 @@ def merged_before_transposed(b: Builder, node: Node) -> Value | None:
     """
     turn = made_by(node.operand(0), ops.Transpose)
     joined = None if turn is None else made_by(turn.operand(0), ops.Concatenate)
-    if turn is None or joined is None or len(joined.operands) != 2 or not turn.result.tensor_type.is_static:
+    if turn is None or joined is None or len(joined.operands) != 2 or not turn.result.is_static:
         return None
     before, after, order = turn.result.shape, node.result.shape, turn.attr("permutation")
     for axis, (first, second) in enumerate(pairwise(order)):
@@ -239,10 +239,10 @@ def first_positions(b: Builder, node: Node) -> Value | None:
     convolution, starts, strides = made_by(node.operand(0), ops.Conv), *map(static_ints, node.operands[1::2])
     if convolution is None or not single_use(node.operand(0), b.graph) or starts is None or strides is None:
         return None
-    if any(starts) or set(strides) != {1} or not node.result.tensor_type.is_static:
+    if any(starts) or set(strides) != {1} or not node.result.is_static:
         return None
     attributes, whole = attributes_of(convolution), convolution.result
-    if not whole.tensor_type.is_static or not convolution.operand(0).tensor_type.is_static:
+    if not whole.is_static or not convolution.operand(0).is_static:
         return None
     left = np.subtract(known_sizes(whole.shape), known_sizes(node.result.shape))
     spatial = list(attributes["output_spatial_dimensions"])
@@ -266,7 +266,7 @@ def _in_turn(node: Node) -> tuple[Value, Value, int] | None:
     if joined is None or len(joined.operands) != 2:
         return None
     first, second = (_without_unit_axis(v, joined.attr("axis")) for v in joined.operands)
-    if first is None or second is None or first.shape != second.shape or not first.tensor_type.is_static:
+    if first is None or second is None or first.shape != second.shape or not first.is_static:
         return None
     lacks_batch = first is not joined.operand(0) and first.rank == joined.result.rank
     axis = joined.attr("axis") - 1 + lacks_batch

@@ -48,13 +48,13 @@ class Term:
         """The term `value`; None if it is no part of a convolution's result, or more than one node reads it."""
         pad = made_by(value, ops.Pad)
         inner = value if pad is None else pad.operand(0)
-        if not single_use(value, graph) or not inner.tensor_type.is_static:
+        if not single_use(value, graph) or not inner.is_static:
             return None
         source, read = part_of(inner)
         turn = made_by(source, ops.Transpose)
         made = source if turn is None else turn.operand(0)
         node = made_by(made, ops.Conv)
-        if node is None or not node.operand(1).is_constant or not node.operand(0).tensor_type.is_static:
+        if node is None or not node.operand(1).is_constant or not node.operand(0).is_static:
             return None
         attributes = attributes_of(node)
         if turn is not None:

@@ -33,7 +33,7 @@ def join_slices(graph: Graph) -> bool:
 
 def _joined(graph: Graph, first: Node, x: Value) -> bool:
     slices = [user for user in x.users() if user.op is ops.Slice and user.graph is graph]
-    if len(slices) < FEWEST or not x.tensor_type.is_static:
+    if len(slices) < FEWEST or not x.is_static:
         return False
     placed = {(axis, start): node for node in slices if (found := _part(x, node)) for axis, start in [found]}
     axis = next(iter(placed), (0, 0))[0]

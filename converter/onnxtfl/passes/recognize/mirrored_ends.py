@@ -30,7 +30,7 @@ _MOST_OPERANDS = 9
 @MIRRORED_ENDS.on(ops.Concatenate, quantized=True)
 def mirrored_ends(b: Builder, node: Node) -> Value | None:
     """The Pad of the longest operand of a Concatenate, if all others are positions of that one."""
-    is_static = all(v is not None and v.tensor_type.is_static for v in node.operands)
+    is_static = all(v is not None and v.is_static for v in node.operands)
     if not 2 <= len(node.operands) <= _MOST_OPERANDS or not is_static:
         return None
     axis = normalize_axis(node.attr("axis"), node.result.rank)
@@ -90,7 +90,7 @@ def _joins(node: Node, axis: int) -> bool:
 
 def _read(node: Node, x: Value | None, axis: int) -> Sequence[int] | None:
     """The positions of `x` along `axis` that a Slice or Gather reads."""
-    if x is None or node.op is ops.Concatenate or node.operand(0) is not x or not x.tensor_type.is_static:
+    if x is None or node.op is ops.Concatenate or node.operand(0) is not x or not x.is_static:
         return None
     if node.op is ops.Gather:
         indices = static_ints(node.operand(1))

@@ -53,7 +53,7 @@ def _sources(node: Node) -> Iterator[tuple[Value, Sequence[Repeat]]]:
     while (made := made_by(value, ops.Concatenate, ops.Reshape, quantized=True)) is not None:
         x = made.operand(0)
         is_same = all(v is x for v in made.operands) if made.op is ops.Concatenate else True
-        if not is_same or not x.tensor_type.is_static or quantization_of(x) != quantization_of(value):
+        if not is_same or not x.is_static or quantization_of(x) != quantization_of(value):
             return
         if made.op is ops.Concatenate:
             parts = math.prod(known_sizes(x.shape[: normalize_axis(made.attr("axis"), x.rank)]))

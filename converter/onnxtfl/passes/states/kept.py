@@ -31,7 +31,7 @@ def _begins_from_zeros(node: Node) -> bool:
     """Whether all initial states are zeros of known shape."""
     states = ops.states_of(node).values()
     zeros = all(v is None or (v.data is not None and not v.numpy().any()) for v in states)
-    return zeros and all(r.tensor_type.is_static for r in node.results[1:])
+    return zeros and all(r.is_static for r in node.results[1:])
 
 
 def _keep(graph: Graph, node: Node, target: Target) -> None:

@@ -98,10 +98,9 @@ class _Splitting:
         for node in list(self.graph.nodes):
             if any(v is not None and _is_complex(v.type) for v in (*node.operands, *node.results)):
                 self.rewrite(node)
-        names = self.graph.output_names or [v.name or "" for v in self.graph.outputs]
         self.graph.outputs = [
             self.output(v, name) if _is_complex(v.type) else v
-            for v, name in zip(self.graph.outputs, names, strict=True)
+            for v, name in zip(self.graph.outputs, self.graph.names_of_outputs, strict=True)
         ]
         for node in reversed(list(self.graph.nodes)):
             if any(_is_complex(v.type) for v in node.results):

@@ -4,7 +4,7 @@
 
     (%i: int64) %y = Gather(%x, Add(%i, %c: int64))      ->     (%i: int32) %y = Gather(%x, Add(%i, %c': int32))
 
-Inputs and outputs of int64 become int32 (`Notes.held`). That computed values fit is an assumption of the conversion
+Inputs and outputs of int64 become int32 (`HeldTypes`). That computed values fit is an assumption of the conversion
 unless it is proved; a constant that does not fit is an error.
 """
 

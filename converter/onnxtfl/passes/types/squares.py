@@ -110,7 +110,7 @@ def _below(root: Node, value: Value) -> _Root | None:
         return None
     x, other = square.operand(0), square.operand(1)
     is_square = x is other if square.op is ops.Mul else splat_value(other) == 2
-    return _Root(root, x, node) if is_square and x.tensor_type.is_static and 0 not in x.shape else None
+    return _Root(root, x, node) if is_square and x.is_static and 0 not in x.shape else None
 
 
 def _observed(graph: Graph, roots: Sequence[_Root], inputs: Inputs) -> set[_Root]:

@@ -52,7 +52,7 @@ def scan_of_blocks(b: Builder, node: Node) -> list[Value] | None:
 
 def _has_blocks(parts: ScanParts) -> bool:
     """Whether there is one scanned value, along axis 0, with blocks of static shape."""
-    static = all(v.tensor_type.is_static and v.dtype.is_float for v in parts.values)
+    static = all(v.is_static and v.dtype.is_float for v in parts.values)
     if not static or len(parts.axes) != 1 or any((*parts.axes, *parts.result_axes)) or parts.scanned[0].rank < 3:
         return False
     return all(back == parts.reversed[0] for back in parts.result_reversed)
@@ -131,7 +131,7 @@ def _continues(first: Node, second: Node) -> bool:
     if lhs["lengths"] is not None or rhs["lengths"] is not None:
         return False
     parts = [first.operand(0), second.operand(0)]
-    if not all(v.tensor_type.is_static for v in parts) or parts[0].shape[1:] != parts[1].shape[1:]:
+    if not all(v.is_static for v in parts) or parts[0].shape[1:] != parts[1].shape[1:]:
         return False
     return all(_same(v, rhs[name]) for name, v in lhs.items() if name not in ("input", *states))
 

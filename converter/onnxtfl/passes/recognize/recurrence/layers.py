@@ -175,7 +175,7 @@ def product_factors(value: Value) -> Factors:
     if cut is None:
         return _factors_of_product(value)
     part, whole = range_along(cut, 0), cut.operand(0)
-    if part is None or not whole.tensor_type.is_static or whole.rank < 2:
+    if part is None or not whole.is_static or whole.rank < 2:
         raise UnfitError
     found = _factors_of_product(whole)
     if found.matrix.rows != whole.shape[-1] or product(found.left.shape[:-1]) != product(whole.shape[:-1]):

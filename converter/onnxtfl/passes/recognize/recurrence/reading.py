@@ -247,7 +247,7 @@ class Reader:
             raise UnfitError
         if operand.data.size == 1:
             return np.asarray(operand.numpy(), np.float64).reshape(())
-        if at_most(self.batch, MOST_ROWS) and result.tensor_type.is_static:
+        if at_most(self.batch, MOST_ROWS) and result.is_static:
             rows = np.broadcast_to(operand.numpy(), result.shape).reshape(-1, width)
             if not len(rows) or (rows != rows[:1]).any():
                 raise UnfitError
@@ -285,7 +285,7 @@ def pieces_of(node: Node) -> list[Piece]:
     trailing = list(range(lhs.rank - count, lhs.rank))
     if roles.lhs_batch or attributes["output_permutation"] or list(roles.lhs_contract) != trailing:
         raise UnfitError
-    if not rhs.tensor_type.is_static:
+    if not rhs.is_static:
         raise UnfitError
     inputs = _static(product(rhs.shape[i] for i in roles.rhs_contract))
     outputs = _static(product(rhs.shape)) // max(inputs, 1)
