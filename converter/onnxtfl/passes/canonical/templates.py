@@ -103,7 +103,13 @@ class Template:
     @functools.cached_property
     def nearest(self) -> frozenset[type[Op]]:
         """The ops that have to produce the operands of the root, also through products."""
-        return frozenset(_made_before(self.root))
+        return frozenset(node.op for node in _made_before(self.root))
+
+    @functools.cached_property
+    def second(self) -> frozenset[type[Op]]:
+        """The ops that have to produce the operands of those, as far as they are no numbers."""
+        before = (made for node in _made_before(self.root) for made in _made_before(node))
+        return frozenset(made.op for made in before if not self._is_number(made.result))
 
     @functools.cached_property
     def needs(self) -> frozenset[type[Op]]:
@@ -172,9 +178,12 @@ def _formula(b: Builder, node: Node, templates: Sequence[Template]) -> Value | N
 
 
 def fitting(templates: Sequence[Template], node: Node) -> Iterator[Template]:
-    """Those of `templates` that `node` may match, by the ops that produce its operands."""
-    nearest = set(_made_before(node))
-    return (template for template in templates if template.shared or template.nearest <= nearest)
+    """Those of `templates` that `node` may match, by the ops that produce its operands, and those before."""
+    nearest = list(_made_before(node))
+    found = {made.op for made in nearest}
+    fits = [template for template in templates if template.shared or template.nearest <= found]
+    second = {made.op for before in nearest for made in _made_before(before)} if fits else set()
+    return (template for template in fits if template.shared or template.second <= second)
 
 
 def _expanded(graph: Graph) -> None:
@@ -362,14 +371,14 @@ _MOST_PRODUCTS = 64
 """The most products that are searched for the producers of their operands."""
 
 
-def _made_before(node: Node) -> Iterator[type[Op]]:
-    """Return the ops that produce the operands of `node`, also through products."""
+def _made_before(node: Node) -> Iterator[Node]:
+    """The nodes that produce the operands of `node`, also through products."""
     work, seen = [node], {node}
     while work:
         user = work.pop()
         for made in (value.producer for value in user.operands if value is not None):
             if made is not None and made.op not in PRODUCTS:
-                yield made.op
+                yield made
             elif made is not None and user.op in PRODUCTS and made not in seen and len(seen) < _MOST_PRODUCTS:
                 seen.add(made)
                 work.append(made)
