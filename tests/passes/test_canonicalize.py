@@ -288,6 +288,14 @@ def test_a_whole_number_of_unknown_size_as_integer_and_back(dtype: str, left: in
     assert op_counts(graph)["Convert"] == left
 
 
+def test_integers_that_wrap_around_stay() -> None:
+    text = """graph main(%x: tensor<4xint64>) -> (%y) {
+      %i = Convert(%x) {dtype = !int32}
+      %y = Convert(%i) {dtype = !int64}
+    }"""
+    assert op_counts(transformed(text, simplify))["Convert"] == 2
+
+
 @pytest.mark.parametrize(
     ("reversed_", "size", "left"),
     [

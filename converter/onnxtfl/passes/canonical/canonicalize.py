@@ -138,7 +138,7 @@ def requantize(b: Builder, node: Node) -> Value | None:
 def convert(b: Builder, node: Node) -> Value | None:
     """Remove a conversion to the operand's own type, and one back to it after a lossless one.
 
-    Integers are not rounded; the integer that a NaN, or a number beyond int32, would become is not defined.
+    Integers are not rounded; the integer that a NaN, or a float beyond int32, would become is not defined.
     """
     operand, wanted = node.operand(0), node.result.tensor_type
     if operand.dtype is wanted.dtype and operand.tensor_type.quantization == wanted.quantization:
@@ -154,7 +154,7 @@ def _fits(node: Node) -> bool:
     if not node.result.dtype.is_integer or node.result.is_quantized or node.operand(0).is_quantized:
         return False
     known, (least, most) = facts_of(node.operand(0)), limits(node.result.dtype)
-    is_wide = node.result.dtype.is_signed and node.result.dtype.bits >= 32
+    is_wide = node.operand(0).dtype.is_float and node.result.dtype.is_signed and node.result.dtype.bits >= 32
     return known.integral and (is_wide or (least <= known.low and known.high <= most))
 
 
