@@ -17,12 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxtfl.build.convolutions import (
-    as_2d,
-    fixed_kernel,
-    kernel_sizes,
-    sized_window,
-)
+from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias, summed_in_float
 from onnxtfl.build.rows import apply_activation

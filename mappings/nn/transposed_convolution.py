@@ -13,12 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onnxtfl.build.convolutions import (
-    as_2d,
-    fixed_kernel,
-    kernel_sizes,
-    sized_window,
-)
+from onnxtfl.build.convolutions import as_2d, fixed_kernel, kernel_sizes, sized_window
 from onnxtfl.build.hybrid import is_hybrid
 from onnxtfl.build.operands import flat_bias
 from onnxtfl.build.qlinear import MICROSOFT, lift_op

@@ -89,6 +89,15 @@ def repeated(value: Value | None) -> Value | None:
     return node.operand(0) if repeats and before.quantization == after.quantization else None
 
 
+def spreads(small: Value, large: Value) -> bool:
+    """Whether `small`, which broadcasts to the shape of `large`, repeats along an axis."""
+    sizes, full = small.tensor_type.shape, large.tensor_type.shape
+    if sizes is None or full is None or len(sizes) > len(full):
+        return False
+    aligned = (1,) * (len(full) - len(sizes)) + tuple(sizes)
+    return any(size == 1 != n for size, n in zip(aligned, full, strict=True))
+
+
 def without_reshapes(value: Value) -> Value:
     """Return `value` before reshapes and copies."""
     while value.producer is not None and value.producer.op in (ops.Reshape, ops.Copy):

@@ -22,7 +22,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, single_use, splat_value, terms_of
+from onnxtfl.ir.matching import made_by, single_use, splat_value, spreads, terms_of
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -30,7 +30,7 @@ MASKS = Patterns()
 _MOST_READ = 1 << 22
 """The most elements of a constant mask that is read."""
 _LOW = -1e30
-"""What hides an element: sums with it are as low, whatever is added."""
+"""The highest number that hides an element: a sum of it and a score is that number."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -49,21 +49,12 @@ def add_mask(b: Builder, node: Node) -> Value | None:
         hidden = splat_value(low)
         if visible is None or scores is None or hidden is None or hidden > _LOW or scores.type != select.result.type:
             continue
-        if scores.is_constant or not _spreads(visible, scores):
+        if scores.is_constant or not spreads(visible, scores):
             return None
         numbers = [np.asarray(hidden, scores.dtype.numpy)] * 2
         numbers[place] = np.zeros_like(numbers[place])
         return b(node.op, b(ops.Add, scores, b(ops.Select, visible, *numbers)), **node.attributes)
     return None
-
-
-def _spreads(small: Value, large: Value) -> bool:
-    """Whether `small` repeats along an axis of `large`."""
-    sizes, full = small.tensor_type.shape, large.tensor_type.shape
-    if sizes is None or full is None:
-        return False
-    aligned = (1,) * (len(full) - len(sizes)) + tuple(sizes)
-    return any(size == 1 != n for size, n in zip(aligned, full, strict=True))
 
 
 @MASKS.on(ops.Compare)

@@ -1,4 +1,4 @@
-"""Products of activations that are quantized at run time, exactly as kernels for float activations compute them.
+"""Products of activations that are quantized at run time, in whole numbers, by kernels for float activations.
 
 ::
 
@@ -30,15 +30,15 @@ from onnxtfl.passes.quantize.weights import within_columns
 from onnxtfl.rewriting.patterns import Patterns
 
 _EIGHT_BITS = (DType.INT8, DType.UINT8)
-_EXACT = Patterns()
+_WHOLE = Patterns()
 
 
 def multiply_whole_rows(graph: Graph) -> None:
     """Replace integer products of quantized activations and constant weights by products of integral floats."""
-    _EXACT.apply(graph)
+    _WHOLE.apply(graph)
 
 
-@_EXACT.on(ops.Convert)
+@_WHOLE.on(ops.Convert)
 def product_of_whole_rows(b: Builder, node: Node) -> Value | None:
     """Convert((xq - xz) @ (wq - wz)) float32    ->    rows @ wq - sums of rows * wz"""
     product = made_by(node.operand(0), ops.DotGeneral)
@@ -58,7 +58,7 @@ def product_of_whole_rows(b: Builder, node: Node) -> Value | None:
     return (Term(b, total) - sums * Term(b, constant(weights.zero))).value
 
 
-@_EXACT.on(ops.Convert)
+@_WHOLE.on(ops.Convert)
 def product_of_whole_numbers(b: Builder, node: Node) -> Value | None:
     """Convert(Conv(xq - xz, wq - wz)) float32    ->    Conv(xq - xz, wq - wz) in float32; products of matrices likewise
 
@@ -76,7 +76,7 @@ def product_of_whole_numbers(b: Builder, node: Node) -> Value | None:
     return b(product.op, numbers, real, **product.attributes)
 
 
-@_EXACT.on(ops.Convert)
+@_WHOLE.on(ops.Convert)
 def sum_with_bias(b: Builder, node: Node) -> Value | None:
     """Convert(Add(product, bias)) float32    ->    Add(Convert(product), Convert(bias))
 

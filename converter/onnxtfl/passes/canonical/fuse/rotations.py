@@ -21,7 +21,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.matching import made_by, single_use
+from onnxtfl.ir.matching import made_by, single_use, spreads
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -97,8 +97,8 @@ def _is_table(value: Value, columns: Value, axis: int) -> bool:
     shape, full = value.tensor_type.shape, columns.tensor_type.shape
     if shape is None or full is None or len(shape) > len(full) or value.dtype is not columns.dtype:
         return False
-    aligned = (1,) * (len(full) - len(shape)) + tuple(shape)
-    return aligned[axis] == full[axis] and any(size == 1 != n for size, n in zip(aligned, full, strict=True))
+    own = axis - (len(full) - len(shape))
+    return own >= 0 and shape[own] == full[axis] and spreads(value, columns)
 
 
 def _halved(first: Value, second: Value, axis: int) -> Value | None:

@@ -69,11 +69,13 @@ def _are_rows(full: Shape, shape: Shape) -> bool:
 def _of_all_heads(b: Builder, value: Value, full: Shape, shape: Shape) -> Value | None:
     """An operand that broadcasts to `full` [b, h*g, n, c], for `shape` [b, h, g*n, c]; None if it would be as large."""
     own = (1,) * (4 - value.rank) + value.shape
+    if not is_static(own):
+        return None
     if own[1:3] == full[1:3]:
         return reshape(b, value, [own[0], *shape[1:3], own[3]])
     if own[1:3] == (1, 1):
         return value
-    if own[1:3] != (1, full[2]) or shape[1] == 1 or not is_static(own):
+    if own[1:3] != (1, full[2]) or shape[1] == 1:
         return None
     repeats = known_size(full[1]) // known_size(shape[1])
     wide = b(ops.BroadcastTo, reshape(b, value, [own[0], 1, 1, *own[2:]]), [own[0], 1, repeats, *own[2:]])
