@@ -20,9 +20,9 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import broadcast, reshape, transpose_and_merge, transposed, unsqueezed
+from onnxtfl.ir.reshape import broadcast, reshape, reshape_inferred, transpose_and_merge, transposed, unsqueezed
 from onnxtfl.ir.shapes import check_spreads, normalize_axis
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import ANY_VERSION, decompose, decompose_late, expand, lift_onnx, lift_tfl, upgrade
@@ -49,6 +49,23 @@ row(ops.LayerNorm, onnx="LayerNormalization", attributes="axis epsilon", lifts=F
 row(ops.GroupNorm, onnx="GroupNormalization", since=(21,), attributes="num_groups epsilon", lowers=False)
 decompose_late(ops.InstanceNorm, "onnx", when=_channels_elsewhere)(expand)
 decompose_late(ops.BatchNormInference, "onnx", when=_channels_elsewhere)(expand)
+
+
+@decompose(ops.GroupNorm, "onnx", benefit=1)
+def _instances_of_groups(b: Builder, node: Node) -> Value:
+    """Normalize groups as single features, for which ONNX Runtime has a kernel::
+
+    Reshape(InstanceNorm(Reshape(%x: [n, c, ..]) [n, num_groups, -1])) * %scale + %bias
+    """
+    rank, axis, count = node.result.rank, node.attr("feature_index"), node.attr("num_groups")
+    order = (0, axis, *(a for a in range(1, rank) if a != axis))
+    x = transposed(b, node.operand(0), order)
+    one, none = (constant(np.full(count, n, x.dtype.numpy)) for n in (1, 0))
+    groups = reshape_inferred(b, x, (x.shape[0], count, -1))
+    normal = b(ops.InstanceNorm, groups, one, none, epsilon=node.attr("epsilon"))
+    result = transposed(b, reshape(b, normal, x.shape, x), inverse(order))
+    factor, offset = (Term(b, node.operand(i)).along(axis, rank) for i in (1, 2))
+    return (Term(b, result) * factor + offset).value
 
 
 @upgrade("BatchNormalization", since=(1, 6, 7, 9))

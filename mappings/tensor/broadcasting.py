@@ -114,7 +114,7 @@ _MOST_AXES = 6
 """The most axes of a product that broadcasts."""
 
 
-def _ones_beside_open_sizes(node: Node) -> list[int] | None:
+def _ones_of_same_rank(node: Node) -> list[int] | None:
     """The shape of ones by which a product repeats the operand as a broadcast does; None if dynamic sizes are repeated,
     or arise.
     """
@@ -138,12 +138,14 @@ def _repeat_by_multiplying(b: Builder, node: Node) -> Value | None:
         BroadcastTo(%x: [2,1,5], [2,4,5])    ->    Mul(%x, ones: [1,4,1])
         BroadcastTo(%x: [N,1,5], [N,4,5])    ->    Mul(%x, ones: [1,4,1])
     """
-    x, axes = node.operand(0), (_merged_axes if node.op is ops.BroadcastTo else _tiled_axes)(node)
+    x = node.operand(0)
     if not x.dtype.is_float or not is_real(x.type):
         return None
+    if node.op is ops.BroadcastTo and (sizes := _ones_of_same_rank(node)) is not None:
+        return b(ops.Mul, x, np.ones(sizes, x.dtype.numpy))
+    axes = (_merged_axes if node.op is ops.BroadcastTo else _tiled_axes)(node)
     if axes is None:
-        ones = _ones_beside_open_sizes(node) if node.op is ops.BroadcastTo else None
-        return None if ones is None else b(ops.Mul, x, np.ones(ones, x.dtype.numpy))
+        return None
     ones = [full if size != full else 1 for size, full in zip(*axes, strict=True)]
     if math.prod(ones) > MOST_ONES:
         return None

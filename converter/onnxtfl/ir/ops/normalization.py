@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from onnxtfl.ir.attributes import Axis, Float, Integer
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import Dim, differ, known_of
 from onnxtfl.ir.dims import Shape as Dims
-from onnxtfl.ir.dims import differ, known_of, product
 from onnxtfl.ir.formula import Formula, Term, by_expansion, by_formula
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import FLOATS, Operand, SharedAxes
+from onnxtfl.ir.ops.broadcasting import BroadcastTo
 from onnxtfl.ir.ops.pooling import AveragePool
-from onnxtfl.ir.reshape import reshape
+from onnxtfl.ir.reshape import dim_vector, reshape
 from onnxtfl.ir.shapes import broadcast_shapes, check_features, check_spreads, normalize_axis
 from onnxtfl.ir.spatial import LARGEST_WINDOW
 
@@ -20,10 +22,24 @@ from onnxtfl.ir.spatial import LARGEST_WINDOW
 def standardized(x: Term, axes: Iterable[int], epsilon: float) -> tuple[Term, Term, Term]:
     """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and 1 / sqrt(variance + epsilon)."""
     axes = list(axes)
-    mean = x.mean(axes)
-    difference = x - mean
-    inverse = ((difference * difference).mean(axes) + epsilon).rsqrt()
+    mean, difference, inverse = _statistics(x, lambda v: v.mean(axes), epsilon)
     return difference * inverse, mean, inverse
+
+
+def _statistics(x: Term, mean_of: Callable[[Term], Term], epsilon: float) -> tuple[Term, Term, Term]:
+    """The mean, x - mean, and 1 / sqrt(variance + epsilon)."""
+    mean = mean_of(x)
+    difference = x - mean
+    return mean, difference, (mean_of(difference * difference) + epsilon).rsqrt()
+
+
+def _scaled(
+    x: Term, mean_of: Callable[[Term], Term], epsilon: float, scale: Term, bias: Term, feature_index: int
+) -> Term:
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, where statistics have as many elements as features."""
+    _, difference, inverse = _statistics(x, mean_of, epsilon)
+    factor, offset = (v.along(feature_index, x.rank) for v in (scale, bias))
+    return difference * (inverse * factor) + offset
 
 
 class BatchNormInference(Formula):
@@ -123,9 +139,8 @@ def InstanceNorm(
 
     `scale` and `bias` have an entry for each feature. Source: neutral-ops 3.68; ONNX InstanceNormalization-6.
     """
-    axes = (a for a in range(x.rank) if a not in (batch_index, feature_index))
-    factor, offset = (v.along(feature_index, x.rank) for v in (scale, bias))
-    return standardized(x, axes, epsilon)[0] * factor + offset
+    axes = [a for a in range(x.rank) if a not in (batch_index, feature_index)]
+    return _scaled(x, lambda v: v.mean(axes), epsilon, scale, bias, feature_index)
 
 
 @by_formula(Formula, operands=_SCALED)
@@ -141,11 +156,25 @@ def GroupNorm(x: Term, scale: Term, bias: Term, num_groups: int, epsilon: float 
     if differ(features % num_groups, 0):
         raise ValueError(f"{features} features in {num_groups} groups")
     # a scale of one element is valid for any number of features: ONNX Runtime broadcasts it
-    parts = (*shape[:axis], num_groups, features // num_groups, product(shape[axis + 1 :]))
-    grouped = Term(x.b, reshape(x.b, x.value, parts))
-    result, *_ = standardized(grouped, (a for a in range(1, len(parts)) if a != axis), epsilon)
-    factor, offset = (v.along(axis, x.rank) for v in (scale, bias))
-    return Term(x.b, reshape(x.b, result.value, shape, x.value)) * factor + offset
+    mean = partial(_mean_of_groups, axis=axis, count=num_groups, size=features // num_groups)
+    return _scaled(x, mean, epsilon, scale, bias, axis)
+
+
+def _mean_of_groups(x: Term, axis: int, count: int, size: Dim) -> Term:
+    """The mean over each of `count` groups of `size` features along `axis` and all axes but the first, [n, .., c, ..].
+
+    Each feature's mean is first: kernels do not have to go through the elements of `x` by group.
+    """
+    others = [a for a in range(1, x.rank) if a != axis]
+    means = x.mean(others) if others else x
+    if count == 1:
+        return means.mean([axis])
+    if size == 1:
+        return means
+    b, shape = x.b, means.value.shape
+    groups = Term(b, reshape(b, means.value, (shape[0], count, size))).mean([2])
+    each = groups.apply(BroadcastTo, dim_vector(b, (shape[0], count, size), means.value))
+    return Term(b, reshape(b, each.value, shape, x.value))
 
 
 @by_expansion(*_SCALED, results=tuple(Operand(name) for name in ("output", "mean", "variance")))

@@ -8,6 +8,7 @@
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
     Slice(Conv(%x)) of the first rows, without the last one     ->   Conv(%x)        (likewise, odd rows)
     Exp(%x - maximum) / sum of these, along one axis            ->   Softmax(%x)     (`canonical.softmax_rows`)
+    Mul(%x, ones), which repeats %x                             ->   BroadcastTo(%x)
     MaxPool(MaxPool(%x)) of 5 x 1 and 1 x 5                     ->   MaxPool(%x)     (`canonical.parted_pools`)
 """
 
@@ -25,12 +26,12 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData
 from onnxtfl.ir.dims import Shape, known_size, known_sizes
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.matching import made_by, single_use, splat_value, terms_of
+from onnxtfl.ir.matching import made_by, single_use, splat_value, terms_of, with_constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import conv_window, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.ir.reshape import dim_vector, reshape, transposed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.spatial import Window
 from onnxtfl.passes.canonical.fuse.linear import window_padding
@@ -352,6 +353,16 @@ def _reduced_axis(value: Value, kind: str, x: Value) -> int | None:
         return None
     axes = reduced_axes(made)
     return axes[0] if axes is not None and len(axes) == 1 else None
+
+
+@DELEGATE_FORMS.on(ops.Mul)
+def repeated_by_ones(b: Builder, node: Node) -> Value | None:
+    """Mul(%x, ones)    ->    BroadcastTo(%x), where the result has more elements than %x."""
+    parts = with_constant(node)
+    is_repeated = parts is not None and node.result.is_static and parts[0].type != node.result.type
+    if parts is None or not is_repeated or splat_value(parts[1]) != 1:
+        return None
+    return b(ops.BroadcastTo, parts[0], dim_vector(b, node.result.shape))
 
 
 @DELEGATE_FORMS.on(ops.MaxPool, quantized=True)

@@ -10,6 +10,8 @@
 
     x * r + (bias - mean * r), r = rsqrt(variance + epsilon) * scale     the same, as Keras writes it
     statistics over the axes between batch and features                  InstanceNorm
+    means of these over groups of features                               GroupNorm
+    difference * (Rsqrt(variance + epsilon) * %scale)                    the same
     Add(Mul(%x, %scale), %bias), vectors along one axis                  BatchNormInference
 """
 
@@ -28,7 +30,8 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import at_most, is_static, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.matching import SMALL, along_axis, made_by, single_use, with_constant
+from onnxtfl.ir.matching import SMALL, along_axis, made_by, repeated, single_use, splat_value, with_constant
+from onnxtfl.ir.ops.reductions import reduced_axes
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.passes.canonical.templates import Template, fitting
@@ -128,6 +131,17 @@ def scaled_layer_norm(b: Builder, node: Node) -> Value | None:
     return None if scale is None else b(ops.LayerNorm, found.x, scale, None, axis=found.axes[0], epsilon=found.epsilon)
 
 
+@NORMALIZATION.on(ops.Mul)
+def factor_of_deviation(b: Builder, node: Node) -> Value | None:
+    """Mul(Sub(%x, %mean), Mul(Rsqrt(%v), %scale))    ->    Mul(Mul(Sub(%x, %mean), Rsqrt(%v)), %scale)."""
+    for place in (0, 1):
+        inner, difference = made_by(node.operand(place), ops.Mul), node.operand(1 - place)
+        parts = with_constant(inner) if inner is not None and single_use(inner.result, b.graph) else None
+        if parts is not None and made_by(parts[0], ops.Rsqrt) is not None and made_by(difference, ops.Sub) is not None:
+            return b(ops.Mul, b(ops.Mul, difference, parts[0]), parts[1])
+    return None
+
+
 @NORMALIZATION.on(ops.Add)
 def biased_layer_norm(b: Builder, node: Node) -> Value | None:
     """Fuse a bias into a layer norm that has none."""
@@ -169,6 +183,70 @@ def bare_norm(b: Builder, node: Node) -> Value | None:
         return None
     one, none = (constant(np.full(count, n, found.x.dtype.numpy)) for n in (1, 0))
     return b(ops.InstanceNorm, found.x, one, none, epsilon=found.epsilon, feature_index=features[0])
+
+
+@NORMALIZATION.on(ops.Mul)
+def group_norm(b: Builder, node: Node) -> Value | None:
+    """Match a standardization by statistics of groups of features."""
+    found = _grouped(node.result)
+    if found is None:
+        return None
+    x, axis, count, epsilon = found
+    one, none = (constant(np.full(x.size(axis), n, x.dtype.numpy)) for n in (1, 0))
+    return b(ops.GroupNorm, x, one, none, num_groups=count, epsilon=epsilon, feature_index=axis)
+
+
+def _grouped(value: Value) -> tuple[Value, int, int, float] | None:
+    """x, its feature axis, the number of groups, and epsilon of a product of difference and Rsqrt(variance + epsilon),
+    of which each statistic is `mean_of_groups`; None for other values.
+    """
+    product = made_by(value, ops.Mul)
+    factors = [] if product is None else [made_by(v, ops.Sub, ops.Rsqrt) for v in product.operands]
+    by_op = {node.op: node for node in factors if node is not None}
+    if len(by_op) < 2:
+        return None
+    x, mean = by_op[ops.Sub].operands
+    total = made_by(by_op[ops.Rsqrt].operand(0), ops.Add)
+    parts = None if total is None else with_constant(total)
+    epsilon = None if parts is None else splat_value(parts[1])
+    means = [mean_of_groups(v) for v in (mean, parts[0] if parts is not None else None)]
+    if epsilon is None or epsilon < 0 or means[0] is None or means[1] is None or means[0][0] is not x:
+        return None
+    square = made_by(means[1][0], ops.Mul)
+    is_variance = square is not None and [*square.operands] == [by_op[ops.Sub].result] * 2
+    return (*means[0], epsilon) if is_variance and means[0][1:] == means[1][1:] else None
+
+
+def mean_of_groups(value: Value | None) -> tuple[Value, int, int] | None:
+    """x, the feature axis and the number of groups, for means of x over groups of features and all axes but the batch;
+    None for other values.
+
+    Either the mean of all features, or Reshape(BroadcastTo(mean of Reshape(%m: [n, .., c, ..]) [n, groups, size])),
+    where %m has the mean of each feature.
+    """
+    spread = made_by(value, ops.Reshape)
+    each = value if spread is None else repeated(spread.operand(0))
+    of_group = _mean(each)
+    groups = made_by(of_group.operand(0), ops.Reshape) if of_group is not None and spread is not None else of_group
+    of_feature = _mean(groups.operand(0)) if groups is not None else None
+    if of_group is None or groups is None or of_feature is None or of_feature.operand(0).tensor_type.shape is None:
+        return None
+    x, reduced = of_feature.operand(0), reduced_axes(of_group)
+    kept = [a for a in range(x.rank) if a not in (reduced_axes(of_feature) or ())]
+    if len(kept) != 2 or kept[0] != 0 or not isinstance(x.shape[kept[1]], int):
+        return None
+    if spread is None:
+        return (x, kept[1], 1) if reduced == (kept[1],) else None
+    grouped = groups.result.tensor_type.shape
+    if grouped is None or len(grouped) != 3 or reduced != (2,) or spread.result.type != of_feature.result.type:
+        return None
+    return (x, kept[1], grouped[1]) if grouped[0] == x.shape[0] and isinstance(grouped[1], int) else None
+
+
+def _mean(value: Value | None) -> Node | None:
+    """The node of a mean that keeps the axes with size 1."""
+    node = made_by(value, ops.Reduce)
+    return node if node is not None and node.attr("kind") == "mean" and node.attr("keepdims") else None
 
 
 def _scaled_later(value: Value, found: Standard, graph: Graph) -> bool:

@@ -3,7 +3,7 @@
 ::
 
     Mul(Conv(x, w, b), c)            ->  Conv(x, w*c, b*c)           c a constant for each output feature
-    Add(Conv(x, w, b), c)            ->  Conv(x, w, b+c)             likewise for matmuls and InstanceNorm
+    Add(Conv(x, w, b), c)            ->  Conv(x, w, b+c)             likewise for matmuls, InstanceNorm, GroupNorm
     BatchNormInference(Conv(x))      ->  Add(Mul(Conv(x), c), d)     which are then fused
     Conv(Pad(x))                     ->  Conv(x) with padding
     DepthToSpace(Conv(x, w)) CRD     ->  DepthToSpace(Conv(x, w')) DCR
@@ -53,7 +53,7 @@ class Linear:
             grouped = node.op is ops.ConvTranspose and node.attr("feature_group_count") > 1
             column = None if grouped else node.attr("kernel_output_feature_dimension")
             return cls(node, node.attr("output_feature_dimension"), column)
-        if node.op is ops.InstanceNorm:
+        if node.op in (ops.InstanceNorm, ops.GroupNorm):
             return cls(node, node.attr("feature_index"), 0)
         if node.op not in (ops.DotGeneral, ops.DotGeneralBias) or not is_weight(node.operand(1)):
             return None
