@@ -143,6 +143,15 @@ def test_a_state_without_an_initial_value_cannot_be_reset() -> None:
         onnxtfl.tflite_to_onnx(tflite(texts.COUNTER.replace(texts.INIT, "")), state="reset", check=False)
 
 
+def test_results_of_a_variable_without_a_value_are_not_checked() -> None:
+    """LiteRT returns what is in the memory of a variable that only another entry point writes."""
+    unwritten = texts.COUNTER.replace(texts.INIT, "")
+    other = onnxtfl.tflite_to_onnx(tflite(unwritten.replace("tfl.ADD", "tfl.SUB")), check=False)
+    report = onnxtfl.check(tflite(unwritten), other.data or b"")
+    assert report.status == "not checked"
+    assert "the variable 'n' has no value until another entry point writes one" in report.reason
+
+
 def test_a_failed_check_of_one_signature_comes_after_all_conversions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
