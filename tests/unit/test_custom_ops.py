@@ -171,9 +171,12 @@ def test_max_pooling_with_indices_and_back(padding: int, name: str) -> None:
     (back,) = in_onnx(model, largest, indices)
     np.testing.assert_array_equal(back, np.where(np.isin(x, largest), x, 0))
     data = flexible({"padding": name, "ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "include_batch_in_index": False})
-    types = [tensor("float32", 2, 2, 3, 3), tensor("int32", 2, 2, 3, 3)]
-    again, flat = in_onnx(custom_model("MaxPoolWithArgmax", [x], 1, types, data), x)
-    np.testing.assert_array_equal(x.reshape(2, -1)[np.arange(2)[:, None], flat.reshape(2, -1)], again.reshape(2, -1))
+    for dtype in ("int32", "int64"):
+        types = [tensor("float32", 2, 2, 3, 3), tensor(dtype, 2, 2, 3, 3)]
+        again, flat = in_onnx(custom_model("MaxPoolWithArgmax", [x], 1, types, data), x)
+        assert flat.dtype == dtype
+        read = x.reshape(2, -1)[np.arange(2)[:, None], flat.reshape(2, -1)]
+        np.testing.assert_array_equal(read, again.reshape(2, -1))
 
 
 def test_windows_at_the_border_have_indices_in_their_window() -> None:
