@@ -24,6 +24,7 @@ from onnxtfl.build.rows import row
 from onnxtfl.build.sequences import is_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
+from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import may_be_one, product
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -339,6 +340,8 @@ def scan_as_calls(b: Builder, node: Node) -> Sequence[Value]:
 def while_regions_tfl(node: Node) -> Inlined | None:
     """Condition and body have the types of the first iteration, see :func:`while_carried`, and read-only constants."""
     cond, body = (graph_in(node, name) for name in ("cond_subgraph_index", "body_subgraph_index"))
+    if node.op.name == "tfl.WHILE":
+        _overwrite_as_copied(node, cond, body)
     for region in (cond, body):
         refuse_states(region)
         for i, (inside, outside) in enumerate(zip(region.inputs, node.operands, strict=False)):
@@ -347,6 +350,30 @@ def while_regions_tfl(node: Node) -> Inlined | None:
             inside.type = inside.type.with_shape(outside.type.shape)
             inside.known = outside.known if _is_kept(body, i) else None
     return None
+
+
+def _overwrite_as_copied(node: Node, cond: Graph, body: Graph) -> None:
+    """Let an output of the body that is a preceding input of it be what the kernel has copied over that input before.
+
+    ::
+
+        body(%a, %b) -> (%sum, %a)      ->      body(%a, %b) -> (%sum, %sum)
+
+    The inputs of the body share the memory of the results, to which its outputs are copied one by one. Those of the
+    condition are copied before. Source: LiteRT kernels/while.cc (Eval_static).
+    """
+    places = {value: i for i, value in enumerate(body.inputs)}
+    outputs = list(body.outputs)
+    for i, value in enumerate(outputs):
+        first = places.get(value, i)
+        if first >= i or not isinstance(value.type, TensorType) or outputs[first] is value:
+            continue
+        if outputs[first].type != value.type or cond.inputs[i].uses or cond.inputs[i] in cond.outputs:
+            continue  # sizes change, or the condition reads the value that is not overwritten
+        outputs[i] = outputs[first]
+        earlier, later = (repr(node.results[n].name or f"value {n}") for n in (first, i))
+        assume(f"a loop overwrites {earlier} before it copies it to {later}, as LiteRT's WHILE does")
+    body.outputs = outputs
 
 
 @carried_by("tfl.WHILE")

@@ -3,7 +3,7 @@
 ==============  =============================================================================================
 ONNX            MaxPool 1 8 10 11 12 22, AveragePool 1 7 10 11 19 22, GlobalMaxPool, GlobalAveragePool 1 22,
                 LpPool 1 2 11 18 22, GlobalLpPool 1 2 22, com.microsoft NhwcMaxPool
-TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D
+TFLite          MAX_POOL_2D, AVERAGE_POOL_2D, L2_POOL_2D, custom MaxPool3D, AvgPool3D
 ==============  =============================================================================================
 
 A window over the whole input (ONNX: a global pool) is a Reduce (MEAN, REDUCE_MAX). :mod:`onnxtfl.build.windows`
@@ -21,6 +21,7 @@ import numpy as np
 from onnxtfl.mappings.nn.pool_indices import numbered, pool_with_indices
 from onnxtfl.mappings.tensor.padding import has_constant_padding, joined_padding
 
+from onnxtfl.build.custom_options import custom_options
 from onnxtfl.build.qlinear import MICROSOFT, channels_second, channels_trailing, lift_op
 from onnxtfl.build.rows import apply_activation
 from onnxtfl.build.windows import (
@@ -34,6 +35,7 @@ from onnxtfl.build.windows import (
     tfl_window,
 )
 from onnxtfl.ir import ops
+from onnxtfl.ir.attributes import SAME
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, known_size, product
@@ -191,6 +193,25 @@ def _tfl_pool(b: Builder, node: Node) -> Value:
         return apply_activation(b, b(ops.Sqrt, mean), node)
     op = ops.AveragePool if name == "AVERAGE_POOL_2D" else ops.MaxPool
     return apply_activation(b, pooled(b, op, x, window, (1, 2)), node)
+
+
+@lift_tfl("custom:MaxPool3D", "custom:AvgPool3D", "custom:AveragePool3D")
+def _tfl_pool_3d(b: Builder, node: Node) -> Value:
+    """A pool of [n, d, h, w, c], which TensorFlow writes as a custom op with the options of its own op.
+
+    Source: LiteRT kernels/pooling3d.cc, which no Python runtime registers.
+    """
+    options, x = custom_options(node), node.operand(0)
+    shape, strides, padding = options.get("ksize"), options.get("strides"), options.get("padding")
+    given = [*(shape or ()), *(strides or ())]
+    channels_last = x.rank == 5 and options.get("data_format", "NDHWC") == "NDHWC"
+    spatial = len(given) == 10 and set(given[::5] + given[4::5]) == {1}
+    if not (channels_last and spatial and padding in ("SAME", "VALID")):
+        raise ValueError(f"a pool over three axes, with padding SAME or VALID, expected; its options are {options}")
+    dims = (1, 2, 3)
+    window = Window(tuple(given[1:4]), tuple(given[6:9]), (1, 1, 1), SAME if padding == "SAME" else (0,) * 6)
+    op = ops.MaxPool if node.op.name_in_file == "custom:MaxPool3D" else ops.AveragePool
+    return pooled(b, op, x, window.explicit([x.shape[d] for d in dims]), dims)
 
 
 def _pool_2d(node: Node, name: str) -> Form | None:

@@ -33,8 +33,9 @@ ELSEWHERE = {
     "operands of special values, in tests/unit/test_tflite_rare_ops.py": "EMBEDDING_LOOKUP_SPARSE "
     "STABLEHLO_RNG_BIT_GENERATOR",
     "numbers of one kind, in tests/unit/test_hashing.py": "LSH_PROJECTION",
-    "custom ops, in tests/unit/test_custom_ops.py": "custom:AudioSpectrogram custom:Convolution2DTransposeBias "
-    "custom:DISPATCH_OP custom:Landmarks2TransformMatrix custom:MaxPoolWithArgmax custom:MaxPoolingWithArgmax2D "
+    "custom ops, in tests/unit/test_custom_ops.py": "custom:AudioSpectrogram custom:AveragePool3D custom:AvgPool3D "
+    "custom:Convolution2DTransposeBias custom:DISPATCH_OP custom:Landmarks2TransformMatrix custom:MaxPool3D "
+    "custom:MaxPoolWithArgmax custom:MaxPoolingWithArgmax2D "
     "custom:MaxUnpooling2D custom:Mfcc custom:NeutronGraph custom:TFLite_Detection_PostProcess "
     "custom:TransformLandmarks custom:TransformTensor custom:TransformTensorBilinear custom:edgetpu-custom-op "
     "custom:ethos-u custom:vsi-npu",

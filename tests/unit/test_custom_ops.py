@@ -93,6 +93,33 @@ def test_detection_postprocess(changes: dict[str, Any]) -> None:
     assert onnxtfl.check(model, made.data, data={"in0": floats(1, 16, 4), "in1": scores}).ok
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("name", ["MaxPool3D", "AvgPool3D", "AveragePool3D"])
+def test_pools_over_three_axes(name: str, padding: str) -> None:
+    """Padding is not counted in the mean. TensorFlow writes the options of its own op."""
+    sizes, shape, strides = (5, 6, 7), (2, 3, 4), (2, 1, 3)
+    counts = [
+        -(-n // s) if padding == "SAME" else (n - k) // s + 1 for n, k, s in zip(sizes, shape, strides, strict=True)
+    ]
+    before = [max(0, (m - 1) * s + k - n) // 2 for m, n, k, s in zip(counts, sizes, shape, strides, strict=True)]
+    x, wanted = floats(2, *sizes, 3), np.zeros((2, *counts, 3), np.float32)
+    for place in np.ndindex(*counts):
+        starts = [p * s - f for p, s, f in zip(place, strides, before, strict=True)]
+        d, h, w = (slice(max(0, i), i + k) for i, k in zip(starts, shape, strict=True))
+        read = x[:, d, h, w]
+        wanted[:, *place] = read.max((1, 2, 3)) if name == "MaxPool3D" else read.mean((1, 2, 3))
+    options = {"ksize": [1, *shape, 1], "strides": [1, *strides, 1], "padding": padding, "data_format": "NDHWC"}
+    model = custom_model(name, [x], 1, [tensor("float32", *wanted.shape)], flexible(options))
+    np.testing.assert_allclose(in_onnx(model, x)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_pool_over_channels_is_refused() -> None:
+    options = {"ksize": [1, 2, 2, 2, 2], "strides": [1, 1, 1, 1, 1], "padding": "VALID", "data_format": "NDHWC"}
+    model = custom_model("MaxPool3D", [floats(1, 4, 4, 4, 2)], 1, [tensor("float32", 1, 3, 3, 3, 1)], flexible(options))
+    with pytest.raises(onnxtfl.OnnxtflError, match="a pool over three axes"):
+        onnxtfl.tflite_to_onnx(model, check=False)
+
+
 def test_litert_reads_options_that_are_written() -> None:
     """As those of another writer of FlexBuffers."""
     anchors = np.full((16, 4), 0.5, np.float32)
@@ -144,9 +171,12 @@ def test_max_pooling_with_indices_and_back(padding: int, name: str) -> None:
     (back,) = in_onnx(model, largest, indices)
     np.testing.assert_array_equal(back, np.where(np.isin(x, largest), x, 0))
     data = flexible({"padding": name, "ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "include_batch_in_index": False})
-    types = [tensor("float32", 2, 2, 3, 3), tensor("int32", 2, 2, 3, 3)]
-    again, flat = in_onnx(custom_model("MaxPoolWithArgmax", [x], 1, types, data), x)
-    np.testing.assert_array_equal(x.reshape(2, -1)[np.arange(2)[:, None], flat.reshape(2, -1)], again.reshape(2, -1))
+    for dtype in ("int32", "int64"):
+        types = [tensor("float32", 2, 2, 3, 3), tensor(dtype, 2, 2, 3, 3)]
+        again, flat = in_onnx(custom_model("MaxPoolWithArgmax", [x], 1, types, data), x)
+        assert flat.dtype == dtype
+        read = x.reshape(2, -1)[np.arange(2)[:, None], flat.reshape(2, -1)]
+        np.testing.assert_array_equal(read, again.reshape(2, -1))
 
 
 def test_windows_at_the_border_have_indices_in_their_window() -> None:

@@ -143,6 +143,15 @@ def test_a_state_without_an_initial_value_cannot_be_reset() -> None:
         onnxtfl.tflite_to_onnx(tflite(texts.COUNTER.replace(texts.INIT, "")), state="reset", check=False)
 
 
+def test_results_of_a_variable_without_a_value_are_not_checked() -> None:
+    """LiteRT returns what is in the memory of a variable that only another entry point writes."""
+    unwritten = texts.COUNTER.replace(texts.INIT, "")
+    other = onnxtfl.tflite_to_onnx(tflite(unwritten.replace("tfl.ADD", "tfl.SUB")), check=False)
+    report = onnxtfl.check(tflite(unwritten), other.data or b"")
+    assert report.status == "not checked"
+    assert "the variable 'n' has no value until another entry point writes one" in report.reason
+
+
 def test_a_failed_check_of_one_signature_comes_after_all_conversions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,3 +222,25 @@ def test_an_lstm_whose_cell_is_bounded_comes_back_as_the_kernel(absent: str, sta
     ops = dict(back.report.ops_after)
     assert ops.pop("UNIDIRECTIONAL_SEQUENCE_LSTM") == 1
     assert sum(ops.values()) <= 12, ops
+
+
+@pytest.mark.parametrize("returned", ["%b, %a", "%sum, %a", "%sum, %b", "%sum, %sum"])
+@pytest.mark.parametrize("steps", [3.0, 4.0])
+def test_a_loop_that_moves_its_values_overwrites_them_one_by_one(returned: str, steps: float) -> None:
+    kind = "tensor<2xfloat32>"
+    cond = f"graph c(%i: tensor<float32>, %a: {kind}, %b: {kind}) -> (%go)"
+    body = f"graph b(%i: tensor<float32>, %a: {kind}, %b: {kind}) -> (%j, {returned})"
+    text = f"""graph main(%x: {kind}, %y: {kind}) -> (%p, %q) {{
+     %zero = constant tensor<float32> [0.0]
+     %n, %p, %q = tfl.WHILE@1(%zero, %x, %y) {{cond_subgraph_index = {cond} {{
+      %k = constant tensor<float32> [{steps}]
+      %go = tfl.LESS@1(%i, %k) : tensor<bool>
+     }}, body_subgraph_index = {body} {{
+      %one = constant tensor<float32> [1.0]
+      %j = tfl.ADD@1(%i, %one) {{fused_activation_function = "NONE"}} : tensor<float32>
+      %sum = {texts.ADD.format("%a", "%b")}
+     }}}} : tensor<float32>, {kind}, {kind}
+    }}"""
+    made = onnxtfl.tflite_to_onnx(tflite(text), check="require")
+    overwritten = "overwrites 'p' before it copies it to 'q'" in " ".join(str(made.report).split())
+    assert overwritten is returned.endswith("%a")

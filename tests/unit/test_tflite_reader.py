@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated
 
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError
@@ -21,9 +22,12 @@ from onnxtfl.formats.tflite.reader import read as read_model
 from onnxtfl.formats.tflite.writer import write
 from onnxtfl.ir.data import FileData, TensorData
 from onnxtfl.ir.graph import Graph, Node
-from onnxtfl.ir.types import DType, ResourceType
+from onnxtfl.ir.model import Model
+from onnxtfl.ir.text import parse_graph
+from onnxtfl.ir.types import DType, ResourceType, TensorType
 from onnxtfl.runtimes import LITERT, RunError, RunOptions, Worker
 from tests.models.tflite_files import samples_of
+from tests.unit.tflite_files import changed_file
 from tests.unit.tflite_graphs import SAMPLE, TfliteGraph
 from tests.unit.tiny_models import tflite_scale
 
@@ -391,3 +395,21 @@ def test_elements_in_the_file_have_no_open_sizes() -> None:
     g = Opened(0)
     assert g.op("ADD", [g.given(SAMPLE), g.constant(SAMPLE)])
     onnxtfl.tflite_to_onnx(g.model())
+
+
+@pytest.mark.parametrize("described", [True, False], ids=["newer", "older"])
+def test_inputs_of_a_file_without_a_known_rank(described: bool) -> None:
+    """A newer converter flags the known ranks, and files say that it converted them; the input of an older one is a
+    scalar.
+    """
+    graph = parse_graph("graph main(%x: tensor<*xfloat32>) -> (%y) {\n %y = tfl.NEG@1(%x) : tensor<*xfloat32>\n}")
+    out = io.BytesIO()
+    write(Model(graph, "tflite"), out)
+
+    def describe(model: Any) -> None:
+        made = schema_py_generated.MetadataT()
+        made.name, made.buffer = "CONVERSION_METADATA", 0
+        model.metadata = [made] if described else []
+
+    found = read(changed_file(out.getvalue(), describe)).inputs[0].type
+    assert isinstance(found, TensorType) and (found.rank is None) is described

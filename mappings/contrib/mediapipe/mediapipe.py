@@ -80,7 +80,7 @@ def _pooled_with_indices(b: Builder, x: Value, window: Window) -> tuple[Value, T
 
 @lift_tfl("custom:MaxPoolWithArgmax")
 def _max_pool_with_argmax(b: Builder, node: Node) -> list[Value]:
-    """Maxima and their int32 indices, flat over [height, width, channels]."""
+    """Maxima and their indices, flat over [height, width, channels]: int32, or int64 as TensorFlow writes them."""
     options, x = custom_options(node), node.operand(0)
     shape, strides = ([int(n) for n in options[name]] for name in ("ksize", "strides"))
     padding = options.get("padding")
@@ -93,7 +93,8 @@ def _max_pool_with_argmax(b: Builder, node: Node) -> list[Value]:
     largest, row, column = _pooled_with_indices(b, x, window)
     channel = constant(np.arange(_channels(x)))
     index = (row * _sizes(x)[1] + column) * _channels(x) + Term(b, channel)
-    return [largest, index.to(DType.INT32).value]
+    wide = node.results[1].dtype is DType.INT64
+    return [largest, index.to(DType.INT64 if wide else DType.INT32).value]
 
 
 def _channels(x: Value) -> int:

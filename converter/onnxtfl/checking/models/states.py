@@ -25,13 +25,14 @@ class Hidden:
 
     ``inputs``, ``outputs``: the indices of the other inputs and outputs, in the model's order. ``initial``: by the
     index of an input, its value in the first run. ``feedback``: pairs of an output and the input that it is in the next
-    run.
+    run. ``unwritten``: the names of states that have no value until another entry point writes one.
     """
 
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     initial: dict[int, Any] = field(default_factory=dict)
     feedback: tuple[tuple[int, int], ...] = ()
+    unwritten: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, info: ModelInfo, states: Sequence[StateEntry]) -> Hidden:
@@ -50,6 +51,7 @@ class Hidden:
             tuple(o for o in range(len(info.outputs)) if o not in written),
             fed,
             tuple((o, i) for i, o, _ in named if i is not None and o is not None),
+            tuple(s.input for _, _, s in named if s.input and s.initial is None),
         )
 
     def given(self, values: Sequence[Any]) -> list[Any]:

@@ -101,6 +101,16 @@ def overwrite_entries(path: Path, entries: Mapping[str, bytes]) -> None:
                 file.write(content)
 
 
+def _has_rank_flags(model: Decoded, tensors: Sequence[Decoded]) -> bool:
+    """Whether the file sets `has_rank`, or would set it: TensorFlow's converter does since about when it describes
+    conversions, and a file without any known rank has no flag.
+    """
+    if any(t["has_rank"] for t in tensors):
+        return True
+    described = any(m["name"] == "CONVERSION_METADATA" for m in model["metadata"] or ())
+    return described and not any(t["shape"] for t in tensors)
+
+
 class _ModelReader:
     """Reads the graphs of a model; stores data that subgraphs share."""
 
@@ -110,7 +120,7 @@ class _ModelReader:
         self.buffers = Buffers(source, model, weights)
         self.codes = [self._code(code) for code in model["operator_codes"] or ()]
         subgraphs: Sequence[Decoded] = model["subgraphs"]
-        self.has_rank_flags = any(t["has_rank"] for s in subgraphs for t in s["tensors"] or ())
+        self.has_rank_flags = _has_rank_flags(model, [t for s in subgraphs for t in s["tensors"] or ()])
         self._nodes_left = MOST_COPIED + 8 * sum(len(s["operators"] or ()) + 1 for s in subgraphs)
 
     def read(self) -> Model:
