@@ -9,7 +9,7 @@ import numpy as np
 from onnxtfl.build.operands import align_by_axis, formula
 from onnxtfl.build.rows import row
 from onnxtfl.build.uint64 import split_words
-from onnxtfl.errors import InvalidModelError
+from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
@@ -156,8 +156,18 @@ def _on_integers(node: Node) -> bool:
     return not _on_bools(node)
 
 
+def _of_bools(b: Builder, node: Node, op: type[Op]) -> Value:
+    """ONNX's logical ops take bool only; the neutral ops compute integers bitwise."""
+    for operand, value in zip(op.operands, (node.operand(i) for i in range(len(op.operands))), strict=True):
+        if value.dtype is not DType.BOOL:
+            what = f"operand {operand.name} cannot be {value.dtype.value}"
+            raise UnsupportedError(what, hint="cast it to bool, or cut the model around it")
+    return b(op, *node.operands)
+
+
 for _op, _name, _since in ((ops.And, "And", 7), (ops.Or, "Or", 7), (ops.Xor, "Xor", 7), (ops.Not, "Not", 1)):
-    row(_op, onnx=_name, since=(_since,), when=_on_bools)
+    row(_op, onnx=_name, lifts=False, when=_on_bools)
+    lift_onnx(_name, since=(_since,))(partial(_of_bools, op=_op))
     row(_op, onnx=f"Bitwise{_name}", since=(18,), when=_on_integers)
     if _op is not ops.Xor:
         row(_op, tfl=f"LOGICAL_{_name.upper()}", when=_on_bools)

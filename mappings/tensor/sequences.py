@@ -26,6 +26,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder, Operand
 from onnxtfl.ir.cloning import clone
+from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.dims import Dim, is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
@@ -73,6 +74,8 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
     sizes = _part_sizes(split, x.shape[axis])
     if split is not None and sizes is None and split.shape != () and is_static(split.shape):
         return b(ops.Tuple, *_parts(b, x, split, split.shape[0], axis))
+    if split is not None and sizes is None and not sliced_by_one and (count := _count_read(b.graph, node)):
+        return b(ops.Tuple, *(_part(b, x, split, i, axis) for i in range(count)))
     if split is not None and sizes is None and split.rank:
         raise UnsupportedError("a tensor is split into a dynamic number of parts", code="E-OP-006")
     if sizes is None or len(sizes) > MOST_ELEMENTS:
@@ -82,6 +85,38 @@ def _split_to_sequence(b: Builder, node: Node) -> Value:
         return b(ops.Unstack, unsqueezed(b, first, [axis + 1]) if keeps else first)
     parts = _parts(b, x, np.asarray(sizes, np.int64), len(sizes), axis)
     return b(ops.Tuple, *(parts if keeps else [b(ops.Squeeze, part, [axis]) for part in parts]))
+
+
+def _count_read(graph: Graph, node: Node) -> int:
+    """How many elements from the first one are read of a sequence; 0 if others may be."""
+    sequence = node.result
+    readers = sequence.users()
+    if sequence in graph.outputs or any(reader.op.name != "onnx.SequenceAt" for reader in readers):
+        return 0
+    known = [_position(reader.operand(1)) for reader in readers]
+    positions = [place[0] for place in known if place is not None]
+    is_known = len(positions) == len(known) and min(positions, default=-1) >= 0
+    return max(positions) + 1 if is_known and max(positions) < MOST_ELEMENTS else 0
+
+
+def _position(value: Value) -> list[int] | None:
+    """The position if it is known; its Constant may be lifted only after the node that makes the sequence."""
+    maker = value.producer
+    given = maker.attributes if maker is not None and maker.op.name == "onnx.Constant" else {}
+    data = given.get("value", given.get("value_int", value))
+    return [data] if isinstance(data, int) else static_ints(constant(data) if isinstance(data, TensorData) else value)
+
+
+def _part(b: Builder, x: Value, split: Value, index: int, axis: int) -> Value:
+    """The part `index` of `x`: `split` is the size of all parts but the last, or has the size of each."""
+    sizes = Term(b, as_int64(b, split))
+    if split.rank:
+        start = sizes.apply(ops.Slice, [0], [index], [1]).apply(ops.Reduce, [0], kind="sum", keepdims=True)
+        size = sizes.apply(ops.Slice, [index], [index + 1], [1])
+    else:
+        size = sizes.apply(ops.Reshape, [1])
+        start = size * index
+    return b(ops.RealDynamicSlice, x, start.value, (start + size).value, [1], [axis])
 
 
 def _equal_parts(b: Builder, node: Node, split: Value, axis: int, sizes: Sequence[int] | None) -> Value:

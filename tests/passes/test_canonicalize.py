@@ -297,6 +297,35 @@ def test_integers_that_wrap_around_stay() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [
+        ("Pad(%x, %p, _)", "Pad(%a, %q, %zero)", 1),
+        ("Pad(%x, %p, %one)", "Pad(%a, %q, %one)", 1),
+        ("Pad(%x, %p, %one)", "Pad(%a, %q, _)", 2),
+        ("Pad(%x, %crop, _)", "Pad(%a, %q, _)", 2),
+        ('Pad(%x, %p, _) {mode = "edge"}', "Pad(%a, %q, _)", 2),
+    ],
+)
+def test_pads_with_the_same_constant_are_one(first: str, second: str, left: int) -> None:
+    text = (
+        "graph main(%x: tensor<[n]x3xfloat32>) -> (%y) {\n"
+        " %zero = constant tensor<float32> [0.0]\n %one = constant tensor<float32> [1.0]\n"
+        " %p = constant tensor<2x2xint64> [0, 0, 2, 1]\n %q = constant tensor<2x2xint64> [0, 1, 0, 4]\n"
+        f" %crop = constant tensor<2x2xint64> [0, 0, 0, -1]\n %a = {first}\n %y = {second}\n}}"
+    )
+    graph = transformed(text, CANONICAL.apply)
+    assert op_counts(graph) == {"Pad": left}
+    assert graph.outputs[0].type == parse_graph(text).outputs[0].type
+
+
+def test_axes_of_one_element_are_not_reversed() -> None:
+    text = "graph main(%x: tensor<1x3x1xfloat32>) -> (%y, %z) {{\n %y = Reverse(%x) {{dimensions = {axes}}}\n{rest}}}"
+    rest = " %z = Reverse(%y) {dimensions = [0]}\n"
+    graph = transformed(text.format(axes=[0, 1, 2], rest=rest), CANONICAL.apply)
+    assert [node.attr("dimensions") for node in graph.nodes] == [(1,)]
+
+
+@pytest.mark.parametrize(
     ("reversed_", "size", "left"),
     [
         ("Reverse(%c) {dimensions = [1]}", 1, {"Concatenate"}),

@@ -45,6 +45,21 @@ def test_a_program_whose_relaxation_is_not_integral() -> None:
     assert sorted(round(value, 3) for value in triangle.solve()) == [0, 1, 1]
 
 
+@pytest.mark.parametrize("narrow", ["float16", "uint16"])
+def test_transposes_are_where_a_kernel_takes_the_type(narrow: str) -> None:
+    """Of half as many bytes, but the target would convert them to be transposed, and back."""
+    wide = {"float16": "float32", "uint16": "int32"}[narrow]
+    graph = transformed(
+        f"graph main(%x: tensor<1x8x6x6x{narrow}>) -> (%y) {{\n"
+        f"  %a = Convert(%x) {{dtype = !{wide}}}\n"
+        '  %b = DepthToSpace(%a) {block_size = 2, mode = "DCR"}\n'
+        f"  %y = Convert(%b) {{dtype = !{narrow}}}\n}}",
+        channels_last,
+    )
+    moves = [n for n in graph.nodes if n.op.name == "Transpose"]
+    assert [n.operand(0).dtype.value for n in moves] == [wide, wide]
+
+
 def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     """What is printed is the report of a conversion, which may be JSON."""
     transformed(CHAIN, channels_last)

@@ -49,6 +49,18 @@ def test_powers(dtype: str, exponents: str) -> None:
     check_legalized(ops.Pow, [base, powers])
 
 
+@pytest.mark.parametrize(
+    ("power", "ops_written"),
+    [(4.0, {"MUL"}), ([[11.0]], {"POW"}), ([11.0], {"MUL"}), (65.0, {"POW"}), (1.5, {"POW"})],
+)
+def test_powers_of_floats_by_a_whole_number_are_products(power: object, ops_written: set[str]) -> None:
+    """One with more axes than the base adds axes."""
+    exponent = np.asarray(power, np.float32)
+    shape = (1, 3) if exponent.ndim == 2 else (3,)
+    conversion = converted_node("Pow", [("x", TensorProto.FLOAT, (3,))], (TensorProto.FLOAT, shape), {"e": exponent})
+    assert set(conversion.report.ops_after) == ops_written
+
+
 def test_negative_powers_of_integers_are_cut_off() -> None:
     base, exponents = np.asarray([-1, 1, 2, -2, 0, -1]), np.asarray([-3, -3, -1, -2, 5, 1001])
     graph = Graph()

@@ -103,6 +103,8 @@ REFUSED: dict[str, tuple[str, str]] = {
         "(string[1,1,2,2] x) => (string[1,1,4,4] y) <float[4] s = {1, 1, 2, 2}>",
         "y = Resize (x,,s)",
     ),
+    "operand input cannot be int64": ("(int64[4] x) => (bool[4] y)", "y = Not (x)"),
+    "operand rhs cannot be int32": ("(bool[4] x, int32[4] z) => (bool[4] y)", "y = And (x, z)"),
     "interpolated elements of type int32": (
         "(int32[1,1,2,2] x, float[1,1,1,2] g) => (int32[1,1,1,1] y)",
         "y = GridSample (x, g)",

@@ -178,7 +178,37 @@ def test_parts_of_a_number_known_only_at_run_time_are_an_error() -> None:
     """They were taken for parts of one size."""
     text = "main (float[6] x, int64[N] sizes) => (float[M] y) <int64 z = {0}> { s = SplitToSequence(x, sizes) %s }"
     with pytest.raises(UnsupportedError, match=r"dynamic number of parts.*SplitToSequence-11"):
-        convert(text % "y = SequenceAt(s, z)")
+        convert(text % "y = ConcatFromSequence<axis = 0>(s)")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "split"),
+    [("float[N,2] x", "int64 split = {2}"), ("float[6,2] x, int64 split", ""), ("float[6,2] x, int64[M] split", "")],
+)
+def test_parts_that_are_read_at_known_positions(inputs: str, split: str) -> None:
+    """As PyTorch writes `split` along an axis of dynamic size, and `tensor_split` by a tensor."""
+    text = f"""
+    main ({inputs}) => (float[A,2] y, float[B,2] z) <{split}> {{
+      s = SplitToSequence<axis = 0>(x, split)
+      second = Constant<value = int64 {{1}}>()
+      y = SequenceAt(s, second)
+      first = Constant<value_int = 0>()
+      z = SequenceAt(s, first)
+    }}
+    """
+    sizes = np.array([1, 3, 2]) if "int64[M]" in inputs else np.array(2)
+    data = {"x": np.arange(12, dtype=np.float32).reshape(6, 2)} | ({} if split else {"split": sizes})
+    conversion = convert(text, check_data=data)
+    assert "SPLIT" not in dict(conversion.report.ops_after)
+
+
+@pytest.mark.parametrize("use", ["y = SequenceAt(s, last)", "y = SequenceAt(s, i)"])
+def test_parts_that_may_be_any_are_an_error(use: str) -> None:
+    """Which part is the last one depends on how many there are."""
+    constants = "<int64 two = {2}, int64 last = {-1}>"
+    text = f"main (float[N] x, int64 i) => (float[M] y) {constants} {{ s = SplitToSequence(x, two) {use} }}"
+    with pytest.raises(UnsupportedError, match="dynamic number of parts"):
+        convert(text)
 
 
 @pytest.mark.parametrize(("sizes", "axis"), [("6", 0), ("2,6", 1), ("2,N,3", 1), ("N,4", -1)])

@@ -34,6 +34,7 @@ from onnxtfl.rewriting.patterns import replaced
 from onnxtfl.rewriting.registry import DecomposeRule, Form, rule_name, rules_for
 from onnxtfl.rewriting.requantize import in_float, requantized
 from onnxtfl.rewriting.target import Refusal, Target
+from onnxtfl.rewriting.widening import widened
 
 MAX_STEPS_PER_NODE = 400
 MOST_REFUSED, MOST_CHAINED = 64, 256
@@ -406,22 +407,6 @@ def _decompose(builder: Builder, node: Node, target: Target, chain: Sequence[str
     return None
 
 
-# The element types that hold every value of a type, the closest first. int64 is never narrowed.
-_WIDER: dict[DType, tuple[DType, ...]] = {
-    DType.BOOL: (DType.INT8, DType.UINT8, DType.INT32, DType.FLOAT32),
-    DType.INT8: (DType.INT16, DType.INT32, DType.INT64),
-    DType.UINT8: (DType.INT16, DType.INT32, DType.INT64),
-    DType.INT16: (DType.INT32, DType.INT64),
-    DType.UINT16: (DType.INT32, DType.INT64),
-    DType.INT32: (DType.INT64,),
-    DType.UINT32: (DType.INT64,),
-    DType.INT4: (DType.INT8, DType.INT32),
-    DType.UINT4: (DType.UINT8, DType.INT32),
-    DType.FLOAT16: (DType.FLOAT32,),
-    DType.BFLOAT16: (DType.FLOAT32,),
-}
-
-
 def cast_operands(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
     """Compute `node` in a wider element type and cast back; None if no allowed type is wide enough.
 
@@ -431,10 +416,8 @@ def cast_operands(builder: Builder, node: Node, refusal: Refusal) -> list[Value]
         return None
     tensors = {i: v for i, v in enumerate(node.operands) if v is not None and isinstance(v.type, TensorType)}
     narrowest = [(i, v) for i, v in tensors.items() if not refusal.found or v.dtype in refusal.found]
-    widened = (
-        (v.dtype, w) for i, v in narrowest if (w := _widened(v.dtype, refusal.allowed & declared_types(node, i)))
-    )
-    narrow, wide = next(widened, (None, None))
+    pairs = ((v.dtype, w) for i, v in narrowest if (w := widened(v.dtype, refusal.allowed & declared_types(node, i))))
+    narrow, wide = next(pairs, (None, None))
     if narrow is None or wide is None:
         return None
     operands = list(node.operands)
@@ -487,10 +470,6 @@ def declared_types(node: Node, index: int) -> frozenset[DType]:
     """The element types that the op accepts for operand `index`."""
     formals = node.op.operands
     return formals[min(index, len(formals) - 1)].dtypes if formals else frozenset(DType)
-
-
-def _widened(dtype: DType, allowed: frozenset[DType]) -> DType | None:
-    return None if dtype in allowed else next((wide for wide in _WIDER.get(dtype, ()) if wide in allowed), None)
 
 
 class _RefusedError(UnsupportedError):

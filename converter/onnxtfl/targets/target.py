@@ -20,18 +20,24 @@ from onnxtfl.ir.matching import is_between
 from onnxtfl.ir.permutations import is_unit_move
 from onnxtfl.ir.quantization import StoredNumbers
 from onnxtfl.ir.shapes import static_ints
-from onnxtfl.ir.types import TensorType, Type, shape_of
+from onnxtfl.ir.types import DType, TensorType, Type, shape_of
 from onnxtfl.ir.verify import VerifyError, verify
 from onnxtfl.rewriting import target as engine
 from onnxtfl.rewriting.registry import Computed, Form
 from onnxtfl.rewriting.structure import FEW
 from onnxtfl.rewriting.target import Refusal
+from onnxtfl.rewriting.widening import widened
 from onnxtfl.targets.instance import BoundOp, is_prepared
 from onnxtfl.targets.table import Costs
 from onnxtfl.targets.work import estimates, open_bytes
 
 EQUAL, SOME = 1.25, 200.0
 """Costs that differ by less than this factor, and this many nanoseconds, count as equal: measurements vary as much."""
+
+CONVERTED = 3
+"""How much longer a transpose takes with a conversion before it and one after it, each of which reads and writes all
+elements (CAST was not measured).
+"""
 
 
 class Target(engine.Target):
@@ -170,17 +176,30 @@ class Target(engine.Target):
         return _mean(self.cost(node, form) or (0.0,)) / 1000 if form is not None else 0.0
 
     def transpose_cost(self, type_: TensorType, order: Permutation) -> float:
-        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move."""
+        """Microseconds to permute the axes of a tensor, as one or several ops; 0 if only axes of size 1 move.
+
+        A type that no kernel takes is converted to a wider one and back.
+        """
         key = type_, order
         if key not in self._transposes:
             shape = type_.shape or ()
             moves = not is_unit_move(shape, order)
             node = Node(ops.Transpose if moves else ops.Copy, [Value(type_)], {"permutation": order} if moves else {})
             node.add_result(type_.permuted(order) if moves else type_)
+            wide = self._widened(node)
             costs = [_mean(cost) for form in self.forms(node) if (cost := self.cost(node, form)) is not None]
             node.detach()
-            self._transposes[key] = min(costs, default=0.0) / 1000
+            found = min(costs, default=0.0) / 1000
+            if wide is not None:
+                found = CONVERTED * self.transpose_cost(type_.with_dtype(wide), order)
+            self._transposes[key] = found
         return self._transposes[key]
+
+    def _widened(self, node: Node) -> DType | None:
+        """The type in which `node` is computed if the target refuses that of its operand; None if it does not."""
+        refusals = [self.refuses(node, form) for form in self.forms(node)]
+        allowed = [r.allowed for r in refusals if r is not None and r.kind == "dtype"]
+        return widened(node.operand(0).dtype, allowed[0]) if allowed and len(allowed) == len(refusals) else None
 
     def refuses(self, node: Node, form: Form) -> Refusal | None:
         key = self.key_of(node, form)

@@ -8,6 +8,7 @@
     Add(x, 0)  Mul(x, 1)  Pow(x, 1) -> x                        Add(BroadcastTo(x), y)     ->  Add(x, y)
     Slice(x, everything)           ->  x                        Concatenate(x)             ->  x
     Pad(x, nothing)                ->  x                        Select(all true, x, y)     ->  x
+    Pad(Pad(x, p), q)              ->  Pad(x, p + q)            Reverse(x) of single ones  ->  x
     Concatenate(Split(x), y)       ->  Concatenate(x, y)        Div(1, Sqrt(x))            ->  Rsqrt(x)
     Mul(Sign(x), Abs(x))           ->  x                        Relu(x), x >= 0        ->  x
     Reshape(Convert(constant), s)  ->  Convert(Reshape(constant, s))
@@ -199,13 +200,41 @@ def _reversed_axes(node: Node) -> list[int] | None:
     return None if strides is None or {*strides} - {1, -1} else [a for a, n in enumerate(strides) if n == -1]
 
 
-CANONICAL = Patterns.of(MOVES)
-
-
-@CANONICAL.on(ops.Reverse, quantized=True)
+@MOVES.on(ops.Reverse, quantized=True)
 def reverse(b: Builder, node: Node) -> Value | None:
-    """Remove a reversal along an empty list of axes."""
-    return None if node.attr("dimensions") else node.operand(0)
+    """Reverse along the axes of more than one element only."""
+    x, axes = node.operand(0), tuple(node.attr("dimensions"))
+    kept = tuple(axis for axis in axes if x.tensor_type.shape is None or x.shape[axis] != 1)
+    if not kept:
+        return x if x.type == node.result.type else None
+    return b.remade(node, x, dimensions=kept)[0] if kept != axes else None
+
+
+@MOVES.on(ops.Pad, quantized=True)
+def pads(b: Builder, node: Node) -> Value | None:
+    """Pad(Pad(%x, p), q)    ->    Pad(%x, p + q), with the same constant; neither crops."""
+    first = made_by(node.operand(0), ops.Pad, quantized=True)
+    if first is None or not single_use(first.result, b.graph):
+        return None
+    amounts = [static_ints(n.operand(1)) for n in (first, node)]
+    is_growing = all(a is not None and min(a, default=0) >= 0 for a in amounts)
+    fills = {_fill(n) for n in (first, node)}
+    types = {v.tensor_type.quantization for v in (first.operand(0), first.result, node.result)}
+    if not is_growing or None in fills or len(fills) > 1 or len(types) > 1:
+        return None
+    total = np.sum([a for a in amounts if a is not None], axis=0, dtype=np.int64).reshape(-1, 2)
+    return b.remade(node, first.operand(0), total, *node.operands[2:])[0]
+
+
+def _fill(node: Node) -> float | None:
+    """The constant that a Pad adds; None if it adds others or that is not known."""
+    value = node.operands[2] if len(node.operands) > 2 else None
+    if node.attr("mode") != "constant":
+        return None
+    return 0.0 if value is None else splat_value(value)
+
+
+CANONICAL = Patterns.of(MOVES)
 
 
 @CANONICAL.on(ops.Reverse, ops.Slice, quantized=True)

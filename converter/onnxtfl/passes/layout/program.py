@@ -197,16 +197,26 @@ class _Chooser:
         (index,) = moving
         value, result = node.operand(index), node.result
         alone = len(value.uses) == 1 and value not in self.seen_outside
-        if not alone or value.shape != result.shape or value.tensor_type.storage.bits < result.tensor_type.storage.bits:
+        if not alone or value.shape != result.shape:
             return None
         given = self._given(value)
         orders = [c.operands[index] for c in configurations]
+        if self._moves_faster(value, result, orders):
+            return None
         if len(set(orders)) < len(orders) or not given.keys() <= set(orders):
             return None
         if any(c.results[0] != order for c, order in zip(configurations, orders, strict=True)):
             return None
         self.followed.add(value)
         return [given.get(order, {}) if order is not None else {} for order in orders]
+
+    def _moves_faster(self, value: Value, result: Value, orders: Iterable[Order | None]) -> bool:
+        """Whether a transpose of `value` costs less than one of `result`, which has another type of element."""
+        before, after = value.tensor_type, result.tensor_type
+        if before.storage is after.storage:
+            return False
+        price = self.target.transpose_cost
+        return any(price(before, order) < price(after, order) for order in orders if order is not None)
 
     def _price(self, value: Value) -> None:
         """Add a column for each order that is read, with a row per reader."""
