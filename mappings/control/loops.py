@@ -179,7 +179,7 @@ def _replace_unread(b: Builder, node: Node, body: Graph) -> None:
         if found.rank is None or found.rank == start.rank:
             continue
         try:
-            sizes = dim_vector(b, found.shape or (), *(v for v in node.operands if v is not None))
+            sizes = dim_vector(b, found.shape or (), *node.present_operands)
         except UnsupportedError:  # sizes that only the body knows: the loop's result has an unknown rank
             continue
         node.set_operand(2 + i, b(ops.BroadcastTo, b.scalar(0, found.dtype), sizes))

@@ -133,7 +133,7 @@ class _Place:
         """Return the tensors for the first iteration."""
         if self.kind == "parts":
             assert self.before.producer is not None
-            return [v for v in self.before.producer.operands if v is not None]
+            return self.before.producer.present_operands
         if self.kind == "joined":
             return [self.nothing()]
         return [self.start(b)] if self.kind == "stack" else [self.before] if self.kind == "tensor" else []

@@ -80,7 +80,7 @@ _BYTES = {"int8", "uint8"}
 def _looked_up(b: Builder, node: Node, table: Value) -> Value:
     """Look up each pair of stored 8-bit integers in a `table` of all pairs in ascending order."""
     first, second = (
-        Term(b, integers_of(b, v)).to(DType.INT32) - limits(v.tensor_type.storage)[0] for v in node.operands if v
+        Term(b, integers_of(b, v)).to(DType.INT32) - limits(v.tensor_type.storage)[0] for v in node.present_operands
     )
     return b(ops.Gather, table, (first * 256 + second).value, axis=0)
 

@@ -256,7 +256,7 @@ def _bitwise(b: Builder, node: Node) -> Value | None:
     if not dtype.is_integer or dtype.bits > 32:
         return None
     rank = node.result.rank
-    left, right = (_bits(b, v, rank) for v in node.operands if v is not None)
+    left, right = (_bits(b, v, rank) for v in node.present_operands)
     either = left.max(right) if node.op is ops.Or else (left + right) % 2
     joined = left * right if node.op is ops.And else either
     return _number(joined, dtype).to(dtype).value

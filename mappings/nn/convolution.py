@@ -225,7 +225,7 @@ def _onnx_conv(node: Node, opset: int) -> Form | None:
     window, _ = sized_window(node)
     if node.operand(0).tensor_type.shape is None or same_unlike_onnx(window):
         return None
-    operands = tuple(v for v in node.operands if v is not None)
+    operands = tuple(node.present_operands)
     options = {**onnx_attributes(window), "group": node.attr("feature_group_count")}
     return Form("Conv", operands, options)
 

@@ -42,7 +42,7 @@ def _concat_1(b: Builder, node: Node) -> None:
 @decompose(ops.Concatenate, "tfl", "axes")
 def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
     """Merge the axes before and those after the concatenated one."""
-    parts = [v for v in node.operands if v is not None]
+    parts = node.present_operands
     if any(v.tensor_type.shape is None for v in parts) or parts[0].rank < 4:
         return None
     rank, axis = parts[0].rank, normalize_axis(node.attr("axis"), parts[0].rank)

@@ -29,7 +29,7 @@ def elements_of(value: Value) -> list[Value] | None:
     """
     maker = value.producer
     if maker is not None and maker.op is ops.Tuple:
-        return [v for v in maker.operands if v is not None]
+        return maker.present_operands
     if maker is not None and maker.op is ops.GetTupleElement:
         outer = elements_of(maker.operand(0))
         return None if outer is None else elements_of(outer[maker.attr("index")])

@@ -289,6 +289,11 @@ class Node:
         (value,) = self.results
         return value
 
+    @property
+    def present_operands(self) -> list[Value]:
+        """The operands that are not absent, in order."""
+        return [v for v in self.operands if v is not None]
+
     def operand(self, index: int) -> Value:
         """Operand `index`; ValueError if it is absent."""
         value = self.operands[index] if index < len(self.operands) else None

@@ -56,7 +56,7 @@ def _nodes_between(sources: Sequence[Value], last: Value, ends: Mapping[Value, V
         producer = None if value in ends else value.producer
         if producer is not None and producer not in needed:
             needed.add(producer)
-            work += [v for v in producer.operands if v is not None]
+            work += producer.present_operands
     depends, found = set(sources), list[Node]()
     graph = last.producer.graph if last.producer is not None else None
     for node in graph.nodes if graph is not None else ():

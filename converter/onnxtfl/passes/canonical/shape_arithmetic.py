@@ -70,7 +70,7 @@ def _read(value: Value) -> list[Entry] | None:
     joined = made_by(value, ops.Concatenate)
     if joined is None:
         return _gathered(value)
-    parts = [v for v in joined.operands if v is not None and _length(v) is not None]
+    parts = [v for v in joined.present_operands if _length(v) is not None]
     return [e for v in parts for e in _whole(v)] if len(parts) == len(joined.operands) else None
 
 

@@ -116,7 +116,7 @@ class _Holding:
             return
         if any(_small(v) for v in node.results):
             node.attributes = {k: HELD.get(v, v) if isinstance(v, DType) else v for k, v in node.attributes.items()}
-        exact = keeps_elements(node) and all(v in self.exact or v.is_constant for v in node.operands if v is not None)
+        exact = keeps_elements(node) and all(v in self.exact or v.is_constant for v in node.present_operands)
         for result in node.results:
             if (dtype := _small(result)) is not None:
                 self.source[result] = dtype

@@ -41,7 +41,7 @@ def repeated_features(b: Builder, node: Node) -> Value | None:
     if axes is None:
         return None
     of_x, of_kernel = axes
-    parts = [v for v in joined.operands if v is not None]
+    parts = joined.present_operands
     sizes = [part.shape[of_x] for part in parts]
     if joined.attr("axis") % joined.result.rank != of_x or not is_static(sizes):
         return None
