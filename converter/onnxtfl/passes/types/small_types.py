@@ -239,7 +239,7 @@ class _Holding:
         if self.is_region:
             return value
         held = bits_type(dtype) if self.bits else HELD[dtype]
-        name = self.graph.output_names[index] if index < len(self.graph.output_names) else value.name
+        name = self.graph.names_of_outputs[index]
         self.changed[name or ""] = (dtype, held, self.bits)
         x = Term(Builder(self.graph, cause=value.producer, maker=_MAKER), value)
         if value not in self.exact and not value.is_constant:
