@@ -23,7 +23,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, stacked_along, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type, shape_of, tensor
 
@@ -188,8 +188,7 @@ class Collected:
         elements = elements[::-1] if self.back else elements
         first = elements[0]
         if len(elements) == 1 or self.axis == first.rank:
-            wide = [with_unit_axis(b, e, self.axis) for e in elements]
-            return wide[0] if len(wide) == 1 else b(ops.Concatenate, *wide, axis=self.axis)
+            return stacked_along(b, elements, self.axis)
         shape = (*first.shape[: self.axis], len(elements), *first.shape[self.axis :])
         return reshape(b, b(ops.Concatenate, *elements, axis=self.axis), shape, *elements)
 

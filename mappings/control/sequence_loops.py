@@ -16,7 +16,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.dims import Dim, is_static, known_size, size_or, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.reshape import stacked_along
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.symbols import Unknown, next_number
 from onnxtfl.ir.types import TensorType, tensor
@@ -100,7 +100,7 @@ def _builder(node: Node) -> Builder:
 def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
     """Return the elements of a scan output, stacked; an empty tensor of the declared type if there are none."""
     if elements:
-        return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
+        return stacked_along(b, elements, 0)
     if not is_static(result.shape[1:]):
         raise UnsupportedError("a zero-trip loop collects elements of unknown shape", code="E-OP-006")
     return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)

@@ -16,7 +16,6 @@ from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
 from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
 from onnxtfl.build.stablehlo import int_list
 from onnxtfl.build.uint64 import on_signed
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.computations import joining, reduced_by_graph
@@ -82,7 +81,7 @@ def _axes(b: Builder, node: Node) -> Value | None:
     """Return the axes operand of the neutral op: absent for all axes, empty for none."""
     axes, keeps = node.optional(1), bool(node.attributes.get("noop_with_empty_axes", 0))
     if axes is not None and (axes.tensor_type.rank or 0) > 1:
-        raise InvalidModelError(f"axes of shape {list(axes.shape)}, not a vector", code="E-FILE-009")
+        raise ValueError(f"axes of shape {list(axes.shape)}, not a vector")
     if axes is not None and axes.tensor_type.shape != (0,):
         return axes if keeps else _all_if_empty(b, axes, node.operand(0).tensor_type.rank)
     return constant(np.zeros(0, np.int64)) if keeps else None

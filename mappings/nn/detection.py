@@ -25,7 +25,16 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, iota, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import (
+    as_int64,
+    concatenated,
+    dim_value,
+    iota,
+    reshape,
+    stacked_along,
+    transposed,
+    unsqueezed,
+)
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, Type, tensor
 from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
@@ -87,8 +96,7 @@ def _class_by_class(b: Builder, node: Node) -> Value:
             parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
     if not parts:
         return constant(np.zeros((0, 3), np.int64))
-    joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
-    return b(ops.Convert, joined, dtype=DType.INT64)
+    return b(ops.Convert, concatenated(b, parts, 0), dtype=DType.INT64)
 
 
 def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> tuple[Value, Value]:
@@ -135,7 +143,7 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
     batch = number // Term(b, per_batch)
     kept = Term(b, b(ops.GatherND, indices, transposed(b, chosen, (1, 0)))).to(DType.INT64)
     columns = (batch, number - batch.apply(ops.Mul, per_batch), kept)
-    return b(ops.Concatenate, *(unsqueezed(b, column.value, [1]) for column in columns), axis=1)
+    return stacked_along(b, [column.value for column in columns], 1)
 
 
 def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], centered: bool) -> Graph:

@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import real_of_stored_zero
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, concatenated, dim_value, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
@@ -243,7 +243,7 @@ def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
         which = int(sources[start] >= first)
         begin = int(sources[start]) - which * first
         pieces.append(slice_axes(b, parts[which], {0: slice(begin, begin + int(stop - start))}))
-    return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
+    return concatenated(b, pieces, 0)
 
 
 def _has_kinds(node: Node, *kinds: str) -> bool:

@@ -29,7 +29,7 @@ from onnxtfl.ir.dims import Dim, is_open, is_static, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.slicing import positions_read
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
+from onnxtfl.ir.reshape import as_int64, concatenated, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.source_names import shown_name
@@ -512,4 +512,4 @@ def _start_vector(b: Builder, node: Node, first: int) -> Value:
     parts = [part.min((1 << 63) - 1) if part.dtype is DType.UINT64 else part for part in parts]
     sizes = [part.value.shape or (1,) for part in parts]
     flat = [reshape(b, as_int64(b, part.value), size) for part, size in zip(parts, sizes, strict=True)]
-    return flat[0] if len(flat) == 1 else b(ops.Concatenate, *flat, axis=0)
+    return concatenated(b, flat, 0)

@@ -18,6 +18,9 @@ from onnxtfl.rewriting.registry import Rules
 _HELPERS = ("onnxtfl.build.", "onnxtfl.ir.ops.")
 """Packages whose functions rules call; the functions that these call in turn are not read."""
 
+_MAKERS = {"concatenated": "Concatenate", "stacked_along": "Concatenate", "dot": "DotGeneral"}
+"""The functions and methods of `onnxtfl.ir` that make one op, whose name code has in place of that of the op."""
+
 
 def made_ops(known: Rules) -> dict[str, dict[str, tuple[str, ...]]]:
     """Return the file ops by neutral op, for each format ("tflite", "onnx"); rules that make few ops come first."""
@@ -57,7 +60,7 @@ def ops_of(rule: Callable[..., Any], name: str) -> set[str]:
         elif isinstance(one, FunctionType) and one not in seen:
             seen.add(one)
             used = set(_names(one.__code__))
-            found |= used & OPS.keys()
+            found |= used & OPS.keys() | {_MAKERS[used_name] for used_name in used & _MAKERS.keys()}
             work += _bound(one)
             work += [] if one.__module__.startswith(_HELPERS) else _helpers(one, used)
             tables = (one.__globals__.get(global_name) for global_name in used)

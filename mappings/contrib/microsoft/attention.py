@@ -22,7 +22,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, differ, indivisible, is_static, known_size, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, reshape, stacked_along, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx
 
@@ -70,7 +70,7 @@ def _project_and_attend(
     result = attention_output(b, node, q, k, v, mask, attention_bias)
     if len(node.results) < 2:
         return [result]
-    return [result, b(ops.Concatenate, unsqueezed(b, k, [0]), unsqueezed(b, v, [0]), axis=0)]
+    return [result, stacked_along(b, [k, v], 0)]
 
 
 def select_past(b: Builder, past: Value, index: int) -> Value:

@@ -27,6 +27,7 @@ from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
+from onnxtfl.ir.reshape import concatenated
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
@@ -138,7 +139,7 @@ def _gather(b: Builder, entries: Sequence[Entry], like: Value) -> Value:
 
 
 def _joined(b: Builder, parts: Sequence[Value]) -> Value:
-    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
+    return concatenated(b, parts, 0)
 
 
 @CONVERSIONS.on(ops.Gather, ops.Concatenate)
