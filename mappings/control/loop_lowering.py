@@ -160,7 +160,7 @@ def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Va
         return [b(ops.Gather, x, reshape(b, dim_vector(b, [i], x), ()), axis=axis) for i in places]
     if axis < x.rank - 1:  # merged with the next axis, so that each part already has the shape of a slice
         x = reshape(b, x, (*x.shape[:axis], rounds * x.shape[axis + 1], *x.shape[axis + 2 :]))
-    found = b.many(ops.Split, x, None, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
+    found = b.many(ops.Split, x, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
     found = [reshape(b, v, shape, x) for v in found]
     return found[::-1] if back else found
 

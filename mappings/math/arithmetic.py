@@ -229,7 +229,7 @@ def _floor_div(lhs: Term, rhs: Term) -> Term | None:
 
 
 def _rounds_up(lhs: Term, rhs: Term, remainder: Term) -> Term:
-    """Whether truncated and floored quotient differ: it is inexact and negative."""
+    """Whether truncated and floored quotient differ: it is inexact and negative. `lhs`: any term with its sign."""
     return remainder.differs(0) & (lhs < 0).differs(rhs < 0)
 
 
@@ -420,6 +420,5 @@ def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
         rest = lhs - lhs / rhs * rhs
         if never_negative(rhs.value):
             return rest if never_negative(lhs.value) else rest + (rest < 0).to(DType.INT32) * rhs
-        other = rest.differs(0) & (rest < 0).differs(rhs < 0)
-        return rest + other.to(DType.INT32) * rhs
+        return rest + _rounds_up(rest, rhs, rest).to(DType.INT32) * rhs
     return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None

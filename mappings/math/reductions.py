@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.math.reductions_by_halving import by_halving
 
-from onnxtfl.build.operands import to_operand
+from onnxtfl.build.operands import moved_last, to_operand
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
-from onnxtfl.build.stablehlo import int_list
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands, slice_axes, with_dtype
+from onnxtfl.build.stablehlo import body_as_it_is, int_list
 from onnxtfl.build.uint64 import on_signed
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.computations import joining, reduced_by_graph
+from onnxtfl.ir.computations import NEUTRAL, joining, reduced_by_graph
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
@@ -128,13 +127,13 @@ _ARG_NAMES: Mapping[str, str | Spelled] = {
 _ARG_OPTIONS = {"axis": Entries("the axis", single=True), "dtype": ResultType("output_type")}
 
 
-def _plain(node: Node) -> bool:
+def _is_plain(node: Node) -> bool:
     return not node.attr("keepdims") and not node.attr("select_last_index")
 
 
 for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin", "ARG_MIN")):
     row(_op, onnx=_onnx, since=(1, 11, 12, 13), attributes=_ARG_NAMES, fixed={"dtype": DType.INT64}, axes=("axis",))
-    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_plain, lifts=False)
+    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_is_plain, lifts=False)
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------
@@ -162,9 +161,7 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
 
 
-@regions_of("tfl.STABLEHLO_REDUCE")
-def _body_as_it_is(node: Node) -> None:
-    """Convert the body as a region: the file has the types of its inputs."""
+regions_of("tfl.STABLEHLO_REDUCE")(body_as_it_is)
 
 
 @lift_tfl("STABLEHLO_REDUCE")
@@ -188,18 +185,13 @@ def _joined_by(body: Graph, index: int, count: int) -> str:
     return "" if of_bools is not (dtype is DType.BOOL) or dtype.is_complex else join.op.reduction
 
 
-def _neutral_element(kind: str, dtype: np.dtype[Any]) -> Any:
-    """The element that does not change a reduction of this kind."""
-    return {"max": lowest, "min": highest}[kind](dtype) if kind in ("max", "min") else kind in ("prod", "all")
-
-
 def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[int]) -> Value:
     """Reduce along `axes`, then join with `start`, unless that is the neutral element."""
     if 0 in (x.shape[a] for a in axes):
         return broadcast(b, start, [d for a, d in enumerate(x.shape) if a not in axes], x)
     total = b(ops.Reduce, x, axes, kind=kind, keepdims=False)
     known = start.numpy() if start.data is not None else None
-    if known is not None and bool(known == _neutral_element(kind, known.dtype)):
+    if known is not None and bool(known == NEUTRAL[kind](known.dtype)):
         return total
     return b(joining(kind), total, start)
 
@@ -207,9 +199,7 @@ def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[
 @lift_tfl("ARG_MAX", "ARG_MIN")
 def _arg_tfl(b: Builder, node: Node) -> Value:
     x, op = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin
-    dtype = DType[
-        str(node.attr("output_type"))
-    ]  # the kernel writes this dtype regardless of the declared one (arg_min_max.cc)
+    dtype = DType[str(node.attr("output_type"))]  # not the declared dtype of the result (arg_min_max.cc)
     axis = one_axis(node.operand(1), x)
     if axis is not None:
         return b(op, x, axis=axis, keepdims=False, dtype=dtype)
@@ -302,16 +292,13 @@ def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
     x, axes = node.operand(0), [a for a in ops.reduced_axes(node) or () if node.operand(0).shape[a] != 1]
     if not x.is_static or not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None
-    lead, reduced, trailing = (product(x.shape[part]) for part in _split_at(axes[0], axes[-1] + 1))
+    first, end = axes[0], axes[-1] + 1
+    lead, reduced, trailing = (product(x.shape[part]) for part in (slice(first), slice(first, end), slice(end, None)))
     merged = [lead, reduced] if trailing == 1 else [lead, reduced, trailing]
     if x.rank == len(merged):
         return None
     made = b(ops.Reduce, reshape(b, x, merged), [1], kind="mean", keepdims=False)
     return reshape(b, made, node.result.shape)
-
-
-def _split_at(start: int, end: int) -> tuple[slice, slice, slice]:
-    return slice(0, start), slice(start, end), slice(end, None)
 
 
 def _is_of_many_axes(node: Node) -> bool:
@@ -349,10 +336,10 @@ def _is_long_sum(node: Node, axes: Sequence[int]) -> bool:
 
 
 def _neutral(node: Node) -> Array:
-    dtype, kind = node.result.dtype.numpy, node.attr("kind")
-    start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan if node.result.dtype.is_float else 0}
-    number = start[kind] if kind in start else (lowest if kind == "max" else highest)(dtype)
-    return np.asarray(number).astype(dtype)
+    """The neutral element of a reduction; of a mean NaN for floats, else 0."""
+    dtype, kind = node.result.dtype, node.attr("kind")
+    mean = math.nan if dtype.is_float else 0
+    return np.asarray(mean if kind == "mean" else NEUTRAL[kind](np.dtype(dtype.numpy))).astype(dtype.numpy)
 
 
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
@@ -407,20 +394,14 @@ def _arg_in_int32(b: Builder, node: Node) -> Value:
     return b(ops.Convert, _arg(b, node, node.operand(0), dtype=DType.INT32), dtype=DType.INT64)
 
 
-def _is_plain(node: Node) -> bool:
-    plain = not node.attr("keepdims") and not node.attr("select_last_index")
-    return plain and node.operand(0).dtype not in (DType.FLOAT32, DType.BOOL)
-
-
-@_arg_rule(when=_is_plain)
+@_arg_rule(when=lambda node: _is_plain(node) and node.operand(0).dtype not in (DType.FLOAT32, DType.BOOL))
 def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     """%y = ArgMax(%x == Reduce(%x)), compared in int32, or for int32 in float32."""
     return _first_extreme(b, node, DType.FLOAT32 if _has_kernel(node) else DType.INT32)
 
 
 def _is_real_and_plain(node: Node) -> bool:
-    x = node.operand(0)
-    return x.dtype is DType.FLOAT32 and not (x.is_quantized or node.attr("keepdims") or node.attr("select_last_index"))
+    return node.operand(0).dtype is DType.FLOAT32 and not node.operand(0).is_quantized and _is_plain(node)
 
 
 @decompose(ops.ArgMax, "ethos-u", when=_is_real_and_plain)
@@ -482,23 +463,13 @@ def _in_blocks(x: Term, axis: int, kind: str) -> Term:
         return x.reduce(kind, [axis])
     length = next((n for n in range(math.isqrt(size), math.isqrt(size) // 2, -1) if size % n == 0), math.isqrt(size))
     whole = size // length * length
-    first = _between(x, axis, 0, whole).value
+    first = slice_axes(x.b, x.value, {axis: slice(0, whole)})
     blocks = Term(x.b, reshape(x.b, first, (*shape[:axis], whole // length, length, *shape[axis + 1 :])))
     found = _in_blocks(Term(x.b, blocks.reduce(kind, [axis + 1], keepdims=False).value), axis, kind)
     if whole == size:
         return found
-    other = _between(x, axis, whole, size).reduce(kind, [axis])
+    other = Term(x.b, slice_axes(x.b, x.value, {axis: slice(whole, size)})).reduce(kind, [axis])
     return found * (whole / size) + other * (1 - whole / size) if kind == "mean" else found + other
-
-
-def _between(x: Term, axis: int, start: int, limit: int) -> Term:
-    """The elements of `axis` from `start` to `limit`."""
-    shape = x.value.shape
-    if limit - start == shape[axis]:
-        return x
-    starts, limits = [0] * x.rank, [int(d) for d in shape]
-    starts[axis], limits[axis] = start, limit
-    return x.apply(ops.Slice, starts, limits, [1] * x.rank)
 
 
 def _has_one_of_few_axes(node: Node) -> bool:
@@ -528,7 +499,7 @@ def _is_of_columns(node: Node) -> bool:
 def _arg_of_columns(b: Builder, node: Node) -> Value:
     """Find the maxima along the middle axis of three: along others, the accelerator returns other indices."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
-    last = transposed(b, x, [*(i for i in range(x.rank) if i != axis), axis])
+    last = transposed(b, x, moved_last(axis, x.rank))
     columns = reshape(b, last, (product(last.shape[:-1]), x.shape[axis], 1))
     return reshape(b, b(ops.ArgMax, columns, **{**node.attributes, "axis": 1}), node.result.shape)
 

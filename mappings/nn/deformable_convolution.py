@@ -77,6 +77,5 @@ def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value
     for g in range(groups):
         own = slice_axes(b, samples, {3: slice(g * depth, (g + 1) * depth)})
         rows = slice_axes(b, flat, {0: slice(g * (out // groups), (g + 1) * (out // groups))})
-        axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
-        parts.append(b(ops.DotGeneral, own, rows, **axes))
+        parts.append(Term(b, own).dot(rows, (1, 3), (2, 1)).value)
     return concatenated(b, parts, 2)

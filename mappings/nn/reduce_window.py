@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.build.stablehlo import combining_op, int_list
+from onnxtfl.build.stablehlo import body_as_it_is, combining_op, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -67,6 +67,4 @@ def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Window) -> V
     return b(ops.ReduceWindow, x, start, kind=kind, **attributes)
 
 
-@regions_of("tfl.STABLEHLO_REDUCE_WINDOW")
-def _body_as_it_is(node: Node) -> None:
-    """Convert the body as a region: the file has the types of its inputs."""
+regions_of("tfl.STABLEHLO_REDUCE_WINDOW")(body_as_it_is)

@@ -209,7 +209,7 @@ def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank
 
 def _halves(b: Builder, bias: Value | None) -> list[Value | None]:
     """Return the biases of the input's product and of the recurrent product."""
-    return [None, None] if bias is None else [*b.many(ops.Split, bias, None, axis=0, count=2)]
+    return [None, None] if bias is None else [*b.many(ops.Split, bias, axis=0, count=2)]
 
 
 def _summed(b: Builder, biases: Sequence[Value | None]) -> Value | None:
@@ -255,7 +255,7 @@ def layer_onnx(node: Node, opset: int) -> Form | None:
         output, *rest = made
         output = output if count == 1 else transposed(b, output, (0, 2, 1, 3))
         output = reshape(b, output, node.results[0].shape, output, x)
-        each = [[v] if count == 1 else b.many(ops.Split, v, None, axis=0, count=count) for v in rest]
+        each = [[v] if count == 1 else b.many(ops.Split, v, axis=0, count=count) for v in rest]
         last = [parts[i] for i in range(count) for parts in each]
         return [output, *(reshape(b, v, r.shape, v, x) for v, r in zip(last, node.results[1:], strict=True))]
 

@@ -118,7 +118,7 @@ def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -
     old = body(ops.Gather, so_far, reshape(body, place.value, (1,)), axis=0)
     joined = body(joining(kind), old, row)
     joined = (Term(body, index) >= 0).choose(Term(body, joined), Term(body, old)).value
-    starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]), None, mode="constant")
+    starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]))
     region.outputs = [body(ops.DynamicUpdateSlice, so_far, joined, starts)]
     flags = {"carried": 1, "axes": (0, 0), "reversed": (False, False)}
     return b.many(ops.Scan, None, start, x, ids, body=region, **flags)[0]

@@ -152,7 +152,7 @@ def _count(tokens: Term, grams: Array, distance: int) -> Term:
     """
     b, reach = tokens.b, (grams.shape[1] - 1) * distance
     zeros = np.asarray([[0, 0], [0, reach]])
-    padded = b(ops.Pad, tokens.value, zeros, None, mode="constant") if reach else tokens.value
+    padded = b(ops.Pad, tokens.value, zeros) if reach else tokens.value
     found: Term | None = None
     for j, column in enumerate(grams.T):
         end = j * distance - reach
@@ -183,12 +183,11 @@ def _columns(b: Builder, grams: Term, pool: _Pool) -> Value:
     if len(set(places.tolist())) < len(places):
         matrix = np.zeros((len(places), pool.columns), np.float32)
         matrix[np.arange(len(places)), places] = 1
-        axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (0,)}
-        return grams.apply(ops.DotGeneral, constant(matrix), **axes).value
+        return grams.dot(matrix, (1,), (0,)).value
     sources = np.full(pool.columns, len(places), np.int64)
     sources[places] = np.arange(len(places))
     if len(places) < pool.columns:
-        grams = grams.apply(ops.Pad, np.asarray([[0, 0], [0, 1]]), None, mode="constant")
+        grams = grams.apply(ops.Pad, np.asarray([[0, 0], [0, 1]]))
     return grams.apply(ops.Gather, sources, axis=1).value
 
 

@@ -51,7 +51,7 @@ def pad_axes(
         return x
     sides = [spread(b, side.value, dims, x.rank, 0) for side in (amounts.before, amounts.after)]
     table = stacked_along(b, sides, 1)
-    return b(Pad, x, table, b.scalar(value, x) if isinstance(value, float) else value, mode="constant")
+    return b(Pad, x, table, b.scalar(value, x) if isinstance(value, float) else value)
 
 
 def vector(b: Builder, entries: Sequence[int]) -> Term:

@@ -32,7 +32,7 @@ def _bias_add(x: Term, bias: Term, skip: Term) -> Term:
 @on_terms
 def _bias_split_gelu(x: Term, bias: Term) -> Term:
     """left * Gelu(right), where left and right are the halves of x + bias along the last axis."""
-    left, right = x.b.many(ops.Split, (x + bias).value, None, axis=x.rank - 1, count=2)
+    left, right = x.b.many(ops.Split, (x + bias).value, axis=x.rank - 1, count=2)
     return Term(x.b, left) * Term(x.b, right).apply(ops.Gelu)
 
 

@@ -203,8 +203,6 @@ def _activated(b: Builder, node: Node, x: Term) -> Term:
 
 # --- packed weights --------------------------------------------------------------------------------------------------
 
-_DTYPE_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
-
 
 def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
     """The layer of the packed weights at `index`; each scale is for a row, or for a block of a row.
@@ -214,9 +212,9 @@ def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
     """
     bits = int(node.attr(f"{name}_expert_weight_bits", 0) or node.attr("expert_weight_bits", 4))
     packed, scales = node.operand(index), node.operand(index + 1)
-    if packed.data is None or scales.data is None or bits not in _DTYPE_OF_BITS:
+    if packed.data is None or scales.data is None or bits not in (2, 4, 8):
         raise UnsupportedError(f"packed expert weights of {bits} bits: constants of 2, 4 or 8 bits expected")
-    dtype = _DTYPE_OF_BITS[bits]
+    dtype = DType(f"uint{bits}")
     experts, rows, width = packed.data.shape
     columns = width * 8 // bits
     size = scales.data.size // (experts * rows)

@@ -28,7 +28,7 @@ def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
     if size < 1:
         raise ValueError(f"ngram_size is {size}: at least 1 expected")
     padding = np.asarray([[0, 0], [size - 1, 0]])  # rows may be shorter than an n-gram
-    ids = b(ops.Pad, ids, padding, b.scalar(-1, ids), mode="constant")
+    ids = b(ops.Pad, ids, padding, b.scalar(-1, ids))
     banned = Term(b, slice_axes(b, ids, {1: slice(size - 1, None)}))
     updates = banned.to(scores.dtype) * 0.0 + float("-inf")
     for j in range(size - 1):  # n-1 ids before each position equal the last n-1 ids

@@ -8,7 +8,7 @@ Each pair of columns (x1, x2) of a head is rotated by the angle of its position:
 from __future__ import annotations
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.attention import split_heads
+from onnxtfl.mappings.contrib.microsoft.attention import merge_heads, split_heads
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import range_below, slice_axes
@@ -19,7 +19,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import reshape, stacked_along, transposed, unsqueezed
+from onnxtfl.ir.reshape import reshape, stacked_along, unsqueezed
 from onnxtfl.rewriting.registry import lift_onnx
 
 
@@ -53,12 +53,6 @@ def _head_count(hidden: Dim, half: Dim) -> int:
     return hidden // size
 
 
-def merge_heads(b: Builder, x: Value, source: Value) -> Value:
-    """x [b, heads, s, size] as [b, s, heads * size]; `source`: a value with the same dynamic sizes."""
-    batch, heads, length, size = x.shape
-    return reshape(b, transposed(b, x, (0, 2, 1, 3)), [batch, length, heads * size], source)
-
-
 def rotate(b: Builder, x: Value, positions: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
     """x [b, heads, s, size] rotated by the angles at `positions` [1 or b, s]; columns without angles are unchanged.
 
@@ -77,7 +71,7 @@ def _rotate_by_angles(b: Builder, x: Value, cos: Value, sin: Value, interleaved:
         pairs = reshape(b, rotating, [*x.shape[:3], half, 2], x)
         first, second = (Term(b, b(ops.Gather, pairs, np.asarray(i), axis=4)) for i in (0, 1))
     else:
-        first, second = (Term(b, part) for part in b.many(ops.Split, rotating, None, axis=3, count=2))
+        first, second = (Term(b, part) for part in b.many(ops.Split, rotating, axis=3, count=2))
     new = [(first * c - second * s).value, (second * c + first * s).value]
     if interleaved:
         joined = reshape(b, stacked_along(b, new, 4), rotating.shape, x)

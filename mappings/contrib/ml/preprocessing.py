@@ -136,7 +136,7 @@ def _rows_of_size(b: Builder, x: Value, size: int) -> Value:
         return flat
     padding = size - size_or(width, 0)  # for a dynamic size, always enough: the slice below crops it
     if padding > 0:
-        flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, padding]]), None, mode="constant")
+        flat = b(ops.Pad, flat, np.asarray([[0, 0], [0, padding]]))
     return slice_axes(b, flat, {1: slice(0, size)}) if flat.shape[1] != size else flat
 
 

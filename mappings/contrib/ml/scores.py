@@ -16,7 +16,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
 
@@ -43,8 +43,7 @@ def check_feature_count(rows: Term, wanted: int) -> None:
 
 def matrix_product(rows: Term, weights: Array, bias: Array | None) -> Term:
     """rows @ weights^T + bias: [n, f], [m, f], [m] -> [n, m]."""
-    axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
-    product = rows.apply(ops.DotGeneral, constant(np.asarray(weights, np.float32)), **axes)
+    product = rows.dot(np.asarray(weights, np.float32), (1,), (1,))
     return product if bias is None else product.apply(ops.Add, np.asarray(bias, np.float32))
 
 

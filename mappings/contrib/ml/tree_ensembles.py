@@ -55,9 +55,8 @@ _PARTS = ("nodeids", "treeids", "featureids", "truenodeids", "falsenodeids")
 def _nodes(node: Node, features: int | None) -> Nodes:
     """The nodes of TreeEnsembleClassifier and TreeEnsembleRegressor; the first node of each tree is its root."""
     node_ids, trees, feature, true_ids, false_ids = (ints(node, f"nodes_{name}") for name in _PARTS)
-    values, flags = floats(node, "nodes_values"), ints(node, "nodes_missing_value_tracks_true")
-    mode = _modes(texts(node, "nodes_modes"))
-    flags = flags if len(flags) else np.zeros(len(mode), np.int64)
+    values, mode = floats(node, "nodes_values"), _modes(texts(node, "nodes_modes"))
+    flags = _nan_flags(node, len(mode))
     names = (*(f"nodes_{name}" for name in _PARTS), "nodes_values", "nodes_modes", "nodes_missing_value_tracks_true")
     check_equal_lengths([node_ids, trees, feature, true_ids, false_ids, values, mode, flags], names)
     inner = mode != LEAF
@@ -66,6 +65,12 @@ def _nodes(node: Node, features: int | None) -> Nodes:
         positions[inner] = indices_of_ids(trees, node_ids, "child", trees[inner], child[inner])
     roots = np.flatnonzero(np.r_[True, trees[1:] != trees[:-1]]) if len(trees) else np.zeros(0, np.int64)
     return Nodes(mode, feature, values, on_true, on_false, flags == 1, roots, {}).checked(features)
+
+
+def _nan_flags(node: Node, count: int) -> Array:
+    """`nodes_missing_value_tracks_true`, by default `count` zeros."""
+    flags = ints(node, "nodes_missing_value_tracks_true")
+    return flags if len(flags) else np.zeros(count, np.int64)
 
 
 def _modes(names: Sequence[str]) -> Array:
@@ -303,8 +308,7 @@ def _ensemble_nodes(node: Node, features: int | None) -> Nodes:
         ints(node, f"nodes_{name}") for name in ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
     )
     mode, split = _tensor_attribute(node, "nodes_modes").astype(np.int64), _tensor_attribute(node, "nodes_splits")
-    flags = ints(node, "nodes_missing_value_tracks_true")
-    flags = flags if len(flags) else np.zeros(len(mode), np.int64)
+    flags = _nan_flags(node, len(mode))
     parts = [feature, true_ids, false_ids, true_is_leaf, false_is_leaf, mode, split, flags]
     check_equal_lengths(parts, ["nodes_featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs", "modes",
                           "splits", "missing_value_tracks_true"])  # fmt: skip

@@ -96,8 +96,8 @@ def _states(b: Builder, targets: Value, blank: int, width: int) -> tuple[Value, 
     labels = Term(b, unsqueezed(b, targets, [2])).to(DType.INT64)
     pairs = b(Concatenate, (labels * 0 + blank).value, labels.value, axis=2)
     flat = reshape(b, pairs, (targets.shape[0], width - 1), targets)
-    states = b(Pad, flat, np.asarray([[0, 0], [0, 1]]), b.scalar(blank, flat), mode="constant")
-    before = b(Pad, states, np.asarray([[0, 0], [2, -2]]), b.scalar(blank, flat), mode="constant")
+    states = b(Pad, flat, np.asarray([[0, 0], [0, 1]]), b.scalar(blank, flat))
+    before = b(Pad, states, np.asarray([[0, 0], [2, -2]]), b.scalar(blank, flat))
     term = Term(b, states)
     return states, (term.differs(blank) & term.differs(Term(b, before))).value
 
@@ -108,7 +108,7 @@ def _step(types: Sequence[Type | None]) -> Graph:
     b = Builder(body)
     alpha, emitted, number, may_skip, lengths = (Term(b, body.add_input(t)) for t in types)
     least = b.scalar(-np.inf, alpha.value)
-    one, two = (Term(b, b(Pad, alpha.value, np.asarray([[0, 0], [n, -n]]), least, mode="constant")) for n in (1, 2))
+    one, two = (Term(b, b(Pad, alpha.value, np.asarray([[0, 0], [n, -n]]), least)) for n in (1, 2))
     total = _log_sum(alpha, one, may_skip.choose(two, -np.inf)) + emitted
     valid = Term(b, unsqueezed(b, (lengths > number).value, [1]))
     after = valid.choose(total, alpha).value
