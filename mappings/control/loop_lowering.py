@@ -297,10 +297,10 @@ def goes_on(body: Graph, limit: Value | None) -> Graph:
     region = Graph("goes_on")
     inputs = {v: region.add_input(v.type) for v in body.inputs}
     b, (number, condition) = Builder(region), region.inputs[:2]
-    truth = b(ops.Reshape, condition, [])
+    again = b(ops.Reshape, condition, [])
     if limit is not None:
-        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
-    region.outputs = [truth]
+        again = b(ops.And, again, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
+    region.outputs = [again]
     return region
 
 

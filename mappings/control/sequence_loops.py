@@ -135,10 +135,10 @@ class _Place:
             assert self.before.producer is not None
             return self.before.producer.present_operands
         if self.kind == "joined":
-            return [self.nothing()]
+            return [self.empty()]
         return [self.start(b)] if self.kind == "stack" else [self.before] if self.kind == "tensor" else []
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         """Return an empty tensor for zero elements concatenated along `axis`."""
         assert self.element is not None
         sizes = [0 if i == self.axis else known_size(d) for i, d in enumerate(self.element.shape or ())]
@@ -268,7 +268,7 @@ def check_constant_shape(element: TensorType, number: int) -> None:
 
 
 def _append_to(body: Graph, index: int) -> Node | None:
-    """Return the op that appends an element to carried value `index`, if nothing else happens to it."""
+    """Return the op that appends an element to carried value `index`, if that is its only use."""
     given, returned = body.inputs[2 + index], body.outputs[1 + index]
     node = returned.producer
     if node is None or list(given.uses) != [(node, 0)] or len(node.operands) != 2:

@@ -327,7 +327,7 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 
 
 _MOST_INVERTED = 1 << 53
-"""The largest divisor: float64 holds all integers up to it."""
+"""The largest divisor: float64 represents all integers up to it."""
 
 
 def exact_quotient(multiple: Term, divisor: Term) -> Term:

@@ -49,7 +49,7 @@ def _global_pool(node: Node, opset: int) -> Form | None:
     axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
-    whole = whole and not _is_mean_of_nothing(node)
+    whole = whole and not _is_mean_over_empty_axes(node)
     return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
 
 
@@ -102,15 +102,15 @@ def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> 
         kind = {"max": "any", "min": "all"}[kind]
     if op is ops.Reduce and axes is not None and axes.shape == (0,):
         return x
-    if kind == "mean" and _reduces_nothing(x, axes):
+    known = list(range(x.rank)) if axes is None else static_ints(axes)
+    if kind == "mean" and _has_empty_axis(x, known or ()):
         kind = "sum"  # the mean of an empty tensor is 0 in ONNX Runtime
     return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
 
 
-def _reduces_nothing(x: Value, axes: Value | None) -> bool:
-    """Whether a reduced axis has size 0."""
-    known = list(range(x.rank)) if axes is None else static_ints(axes)
-    return known is not None and any(x.shape[a] == 0 for a in known)
+def _has_empty_axis(x: Value, axes: Sequence[int]) -> bool:
+    """Whether one of `axes` has size 0."""
+    return any(x.shape[a] == 0 for a in axes)
 
 
 for _kind, _onnx, _before, _since, _tfl in _KINDS:
@@ -143,7 +143,7 @@ for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin
 def _reduce_tfl(b: Builder, node: Node) -> Value:
     """Source: LiteRT kernels/reduce.cc.
 
-    Empty axes reduce nothing, a scalar is one axis, duplicates count once, axes of a scalar operand are ignored.
+    Without axes, the operand is returned. A scalar is one axis, duplicates count once; axes of a scalar are ignored.
     """
     x, kind, axes = node.operand(0), _BY_TFL[node.op.name_in_file], node.operand(1)
     if x.dtype is DType.BOOL:
@@ -215,21 +215,17 @@ def _reduce_form(node: Node) -> Form | None:
         if vector is None or vector.dtype is not DType.INT32 or _lacks_neutral(node):
             return None
         operand: Value | Array = vector
-    elif not axes or _nothing_to_reduce(node, axes) or _is_long_sum(node, axes):
+    elif not axes or _has_empty_axis(node.operand(0), axes) or _is_long_sum(node, axes):
         return None
     else:
         operand = clamp_to_int32(axes)
     return Form(_TFL[node.attr("kind")], (node.operand(0), operand), {"keep_dims": node.attr("keepdims")})
 
 
-def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
-    return any(node.operand(0).shape[a] == 0 for a in axes)
-
-
-def _is_mean_of_nothing(node: Node) -> bool:
+def _is_mean_over_empty_axes(node: Node) -> bool:
     """Whether this is a mean over empty axes of floats: NaN, but 0 in ONNX Runtime."""
     axes, x = ops.reduced_axes(node), node.operand(0)
-    return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _nothing_to_reduce(node, axes))
+    return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _has_empty_axis(x, axes))
 
 
 def _lacks_neutral(node: Node) -> bool:
@@ -263,7 +259,7 @@ def _reduce_no_axes(b: Builder, node: Node) -> Value:
     return b(ops.Copy, node.operand(0))
 
 
-@decompose(ops.Reduce, when=lambda node: _nothing_to_reduce(node, ops.reduced_axes(node) or ()))
+@decompose(ops.Reduce, when=lambda node: _has_empty_axis(node.operand(0), ops.reduced_axes(node) or ()))
 def _reduce_nothing(b: Builder, node: Node) -> Value:
     """Return the neutral element for reductions over axes of size 0."""
     return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
@@ -304,7 +300,7 @@ def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
 def _is_of_many_axes(node: Node) -> bool:
     """Whether groups of axes may be reduced one after another (a mean of integers would be rounded each time)."""
     x, axes = node.operand(0), ops.reduced_axes(node)
-    if not axes or x.rank <= 4 or x.is_quantized or _nothing_to_reduce(node, axes):
+    if not axes or x.rank <= 4 or x.is_quantized or _has_empty_axis(x, axes):
         return False
     return node.attr("kind") != "mean" or x.dtype.is_float or _last_run(axes)[0] == min(axes)
 
@@ -519,7 +515,7 @@ _ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (n
 def _reduce_onnx(node: Node, opset: int) -> Form | None:
     kind, axes = node.attr("kind"), node.optional(1)
     numbers = ops.reduced_axes(node) if axes is not None else ()
-    if kind not in _ONNX or (axes is not None and numbers == ()) or _is_mean_of_nothing(node):
+    if kind not in _ONNX or (axes is not None and numbers == ()) or _is_mean_over_empty_axes(node):
         return None
     if kind == "log_sum_exp" and node.result.dtype.is_integer:  # ONNX Runtime truncates each exponential
         return None

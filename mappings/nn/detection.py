@@ -25,6 +25,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ops.loops import scan_attributes
 from onnxtfl.ir.reshape import (
     as_int64,
     concatenated,
@@ -134,9 +135,8 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
     captures = [boxes, *(v for v in operands if not v.is_constant)]
     types = [tensor(scores.dtype, count), tensor(DType.INT64), *(v.type for v in captures)]
     body = _round_of_lists(types, operands, bool(node.attr("center_point_box")))
-    flags = {"carried": 0, "axes": (0, 0), "reversed": (False, False)}
-    collected = {"result_axes": (0, 0), "result_reversed": (False, False)}
-    indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags, **collected)
+    flags = scan_attributes(0, (0, 0), (0, 0))
+    indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags)
     places = Term(b, range_below(b, indices.shape[1], indices)).to(DType.INT32)
     chosen = b(ops.NonZero, (places < Term(b, unsqueezed(b, counts, [1]))).value)
     number = Term(b, b(ops.Gather, chosen, np.asarray(0), axis=0))
@@ -275,7 +275,7 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     carried = [one_more.value, constant(np.asarray(0, np.int32))]
     body = _round_of_soft_selection([v.type for v in (*carried, *captures)])
     rounds = reshape(b, b(ops.Convert, limit, dtype=DType.INT64), ())
-    flags = {"carried": 2, "result_axes": (0, 0), "result_reversed": (False, False)}
+    flags = scan_attributes(2, result_axes=(0, 0))
     _, chosen, indices, kept = b.many(ops.Scan, rounds, *carried, *captures, body=body, **flags)
     for value, old in zip((indices, kept), node.results, strict=False):
         value.type = old.type

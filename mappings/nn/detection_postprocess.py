@@ -122,7 +122,7 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
 
 
 def _kept(b: Builder, picked: Value, options: _Options) -> Term:
-    """Return a column: whether each output row holds a detection."""
+    """Return a column: whether each output row is a detection."""
     index = np.arange(options.most, dtype=np.int64)
     below = b(ops.Compare, index, b(ops.Shape, picked), comparison_direction="LT")
     return Term(b, unsqueezed(b, below, [1]))

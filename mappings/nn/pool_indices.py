@@ -23,7 +23,7 @@ from onnxtfl.ir.types import DType
 
 
 def numbered(b: Builder, x: Value) -> Value:
-    """Return a tensor like `x` that holds the position of each element in the flattened `x`, as int32."""
+    """Return a tensor like `x` with the position of each element in the flattened `x`, as int32."""
     count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
     return reshape(b, iota(b, count.value), x.shape, x)
 

@@ -62,8 +62,8 @@ def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Window) -> V
     if x.dtype is DType.BOOL:
         kind = _OF_BOOLS.get(kind, kind)
     elif kind in ("all", "any"):
-        held = (Term(b, v).differs(0).value for v in (x, start))
-        return b(ops.Convert, b(ops.ReduceWindow, *held, kind=kind, **attributes), dtype=x.dtype)
+        nonzero = (Term(b, v).differs(0).value for v in (x, start))
+        return b(ops.Convert, b(ops.ReduceWindow, *nonzero, kind=kind, **attributes), dtype=x.dtype)
     return b(ops.ReduceWindow, x, start, kind=kind, **attributes)
 
 

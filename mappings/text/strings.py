@@ -265,8 +265,8 @@ def _words(b: Builder, text: Value) -> tuple[Term, Term, Term]:
 def _joined(words: Term, places: Term, numbers: Term, patterns: Array) -> Value:
     """Return each n-gram: its first word, and the words at the distances of its pattern, joined by spaces."""
     b = words.b
-    space, nothing = (constant(np.asarray([text], object), DType.STRING) for text in (" ", ""))
-    after = b(ops.Concatenate, b(ops.StringConcat, space, words.value), nothing, axis=0)
+    space, empty = (constant(np.asarray([text], object), DType.STRING) for text in (" ", ""))
+    after = b(ops.Concatenate, b(ops.StringConcat, space, words.value), empty, axis=0)
     none = Term(b, reshape(b, b(ops.Shape, words.value), ()))
     result = words.apply(ops.Gather, places, axis=0)
     for distances in patterns.T[1:]:

@@ -96,7 +96,7 @@ def _normalize_heads(b: Builder, node: Node, x: Value, index: int) -> Value:
 def _query_key_value(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
     """Query, key and value as [b, heads, s, size]; without keys or values, the query has the columns of all three.
 
-    Queries and keys are one value if they are rotated alike.
+    Queries and keys are one value if the same rotation applies to both.
     """
     query, key, value = node.operand(0), node.optional(1), node.optional(2)
     counts = [heads, groups, groups]

@@ -27,6 +27,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.ops.loops import scan_attributes
 from onnxtfl.ir.reshape import dim_vector, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx
@@ -206,10 +207,8 @@ def _scan_positions(b: Builder, steps: _Steps, state: Value | None, scale: float
     rate = slices.pop(0) if steps.rate is not None else None
     after, result = _step(Builder(region), inner[0], inner[1:4], decay, rate)
     region.outputs = [after, result]
-    count = len(scanned)
-    flags = {"carried": 1, "axes": (1,) * count, "reversed": (False,) * count}
-    collected = {"result_axes": (1,), "result_reversed": (False,)}
-    last, results = b.many(ops.Scan, None, state, *scanned, body=region, **flags, **collected)
+    flags = scan_attributes(1, (1,) * len(scanned), (1,))
+    last, results = b.many(ops.Scan, None, state, *scanned, body=region, **flags)
     return results, last
 
 

@@ -46,8 +46,8 @@ def _matmul_of_blocks(b: Builder, node: Node) -> Value:
 
 
 def _sorted_columns(node: Node, k: int, block: int) -> Array | None:
-    """The columns of constant weights in the order of their blocks, which `g_idx` tells; None where it does not say
-    that each block has as many columns, as by default, or where there are zero points of reals.
+    """The columns of constant weights in the order of their blocks, from `g_idx`; None if its blocks
+    differ in size, or if there are zero points, which are floats.
     """
     order = node.optional(4)
     if order is None or not order.is_constant or not node.operand(1).is_constant or node.optional(3) is not None:

@@ -15,7 +15,7 @@ from onnxtfl.ir.op import FLOATS, INDICES, Operand
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.cumulative import CumSum
 from onnxtfl.ir.ops.gathering import Gather, GatherElements
-from onnxtfl.ir.ops.loops import Scan
+from onnxtfl.ir.ops.loops import Scan, scan_attributes
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.reshape import broadcast, dim_value, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -71,8 +71,8 @@ def CTCLoss(
     start = broadcast(b, constant(first, x.dtype), (batch, width), x)
     steps, lengths = iota(b, dim_value(b, x.shape[0], x)), Term(b, input_lengths).to(DType.INT64).value
     body = _step([start.type, start.type, TensorType(DType.INT64, ()), may_skip.type, lengths.type])
-    axes = {"axes": (2, 0), "reversed": (False, False), "result_axes": (1,), "result_reversed": (False,)}
-    final, alpha = b.many(Scan, None, start, emitted, steps, may_skip, lengths, body=body, carried=1, **axes)
+    flags = scan_attributes(1, (2, 0), (1,))
+    final, alpha = b.many(Scan, None, start, emitted, steps, may_skip, lengths, body=body, **flags)
     last = Term(b, unsqueezed(b, target_lengths, [1])).to(DType.INT64) * 2
     label, end = (Term(b, b(GatherElements, final, i.value, axis=1)) for i in ((last - 1).max(0), last))
     label = last.equals(0).choose(label.constant(-np.inf), label)
