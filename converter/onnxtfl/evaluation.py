@@ -21,6 +21,7 @@ from onnxtfl.ir.float16_evaluation import Float16Evaluation
 from onnxtfl.ir.graph import Graph, Node, State, Value
 from onnxtfl.ir.half import Excess, as_float16, simulation_scope
 from onnxtfl.ir.interpret import values_of
+from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.passes.canonical.inline import inline_functions
 from onnxtfl.pipeline_run import explicit_states
@@ -39,7 +40,8 @@ class EvaluationError(OnnxtflError):
 
 
 class Evaluator:
-    """A model as neutral ops. States keep their values from one call of `run` to the next.
+    """A model as neutral ops. States keep their values from one call of `run` to the next, and random numbers of a seed
+    are drawn by the first one: later ones draw others, as runtimes do.
 
     ``precision``: the arithmetic to simulate, by default that of the model's types. ``beyond``: the values that left
     the range of float16 in the last run, in its order; () without a simulation.
@@ -96,6 +98,9 @@ class Evaluator:
             raise EvaluationError(one_line(str(error), 300), node=watch.node, op=watch.op) from error
         if simulation is not None:
             found, self.beyond = [as_float16(array) for array in found], tuple(simulation.beyond)
+        for node in self.graph.walk():
+            if node.op.effect is Effect.RANDOM:
+                node.attributes["seed"] = 0
         count = len(self.graph.outputs)
         self._states = {state.input: array for state, array in zip(self.graph.states, found[count:], strict=True)}
         return found[:count]

@@ -28,6 +28,7 @@ from onnxtfl.passes.canonical.merged_columns import merge_columns
 from onnxtfl.passes.canonical.merged_groups import merge_groups
 from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.parted_convolutions import FEATURES, READ_TAPS
+from onnxtfl.passes.canonical.parted_pools import PARTED_POOLS
 from onnxtfl.passes.canonical.phases import PHASES
 from onnxtfl.passes.canonical.reversed_slices import reverse_slices
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
@@ -278,7 +279,7 @@ def used_positions(target: Target, options: Options) -> Passes:
 
 
 def delegate_forms(target: Target, options: Options) -> Passes:
-    """Return the passes that write convolutions and concatenations as the delegate's kernels compute them fastest.
+    """Write convolutions, pools and concatenations as the delegate's kernels compute them fastest.
 
     A quantizer would round each part of a sum.
     """
@@ -286,7 +287,7 @@ def delegate_forms(target: Target, options: Options) -> Passes:
         return []
     gains, growth, is_exact = Gains(target), Growth(), not options.is_quantized_later
     surely = partial(gains.pays, surely=True)
-    forms = Patterns.of(PHASES, CONVERTED_WEIGHTS, *([TAPS, READ_TAPS] if is_exact else []))
+    forms = Patterns.of(PHASES, CONVERTED_WEIGHTS, PARTED_POOLS, *([TAPS, READ_TAPS] if is_exact else []))
     convolutions = Pass("convolutions", partial(forms.apply, pays=gains.pays), EVERYWHERE)
     features = Pass("features in parts", partial(FEATURES.apply, pays=gains.pays), EVERYWHERE)
     taps = Pass("taps as features", partial(TAPS_AS_FEATURES.apply, pays=surely), EVERYWHERE)

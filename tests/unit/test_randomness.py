@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from onnxtfl.evaluation import Evaluator
 from onnxtfl.ir.op import OPS, Effect
 from onnxtfl.options import Options
 from onnxtfl.pipeline import inspect
+from onnxtfl.runtimes.reference_script import run
 from tests.unit.tiny_models import onnx_model
 
 
@@ -45,3 +49,16 @@ def test_drawn_integers_and_classes_have_their_probabilities() -> None:
     assert isinstance(classes, np.ndarray) and classes.dtype == np.int32
     for row, wanted in zip(classes, [[0.25, 0, 0.75], [0.4, 0.4, 0.2]], strict=True):
         np.testing.assert_allclose(np.bincount(row, minlength=3) / 4000, wanted, atol=0.03)
+
+
+def test_runs_of_a_seed_go_on_drawing(tmp_path: Path) -> None:
+    """As in ONNX Runtime and LiteRT: the check compares the draws of many runs."""
+    node = helper.make_node("RandomNormal", [], ["drawn"], shape=[3], seed=7.0)
+    inner = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("drawn", TensorProto.FLOAT, (3,))])
+    branches = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    model = onnx_model([branches], [("c", TensorProto.BOOL, ())], [("y", TensorProto.FLOAT, (3,))], opset=22)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    evaluator, given = Evaluator(path), [np.asarray(True)]
+    for runs in ([evaluator.run(given) for _ in range(2)], run(str(path), [given, given])):
+        assert not np.array_equal(*(outputs[0] for outputs in runs))

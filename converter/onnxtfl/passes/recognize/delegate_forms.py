@@ -8,6 +8,7 @@
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
     Slice(Conv(%x)) of the first rows, without the last one     ->   Conv(%x)        (likewise, odd rows)
     Exp(%x - maximum) / sum of these, along one axis            ->   Softmax(%x)     (`canonical.softmax_rows`)
+    MaxPool(MaxPool(%x)) of 5 x 1 and 1 x 5                     ->   MaxPool(%x)     (`canonical.parted_pools`)
 """
 
 from __future__ import annotations
@@ -351,3 +352,33 @@ def _reduced_axis(value: Value, kind: str, x: Value) -> int | None:
         return None
     axes = reduced_axes(made)
     return axes[0] if axes is not None and len(axes) == 1 else None
+
+
+@DELEGATE_FORMS.on(ops.MaxPool, quantized=True)
+def window_of_both_axes(b: Builder, node: Node) -> Value | None:
+    """MaxPool(MaxPool(%x)), where either window has one element along each axis of the other    ->    MaxPool(%x)."""
+    inner = made_by(node.operand(0), ops.MaxPool, quantized=True)
+    if inner is None or not single_use(inner.result, b.graph) or inner.attr("dims") != node.attr("dims"):
+        return None
+    windows = [ops.pool_window(pool.attributes) for pool in (inner, node)]
+    quantizations = [pool.operand(0).tensor_type.quantization for pool in (inner, node)]
+    if any(pool.attr("return_indices") for pool in (inner, node)) or quantizations[0] != quantizations[1]:
+        return None
+    axes = range(windows[0].rank)
+    used = [[axis for axis in axes if not _is_unit(window.along([axis]))] for window in windows]
+    if not all(used) or {*used[0]} & {*used[1]} or windows[0].is_same != windows[1].is_same:
+        return None
+    chosen = [windows[axis in used[1]].along([axis]) for axis in axes]
+    shape, strides, dilations = (
+        [side for part in chosen for side in getattr(part, name)] for name in ("shape", "strides", "dilations")
+    )
+    padding = windows[0].padding
+    if not windows[0].is_same:
+        padding = tuple(p for side in ("before", "after") for part in chosen for p in getattr(part, side))
+    whole = Window.of(shape, strides, dilations, padding)
+    return b.remade(node, inner.operand(0), **ops.pool_attributes(whole, node.attr("dims")))[0]
+
+
+def _is_unit(window: Window) -> bool:
+    """Whether a window has one element at each position."""
+    return window.shape == window.strides == (1,) and not (window.is_padded and not window.is_same)
