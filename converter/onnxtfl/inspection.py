@@ -330,7 +330,7 @@ def _constants(read: Model) -> list[TensorData]:
     """The constants of all graphs, each once."""
     found = [v.data for graph in read.graphs() for v in graph.outputs if v.data is not None]
     for node in _nodes_in_file(read):
-        found += [v.data for v in node.operands if v is not None and v.data is not None]
+        found += [v.data for v in node.present_operands if v.data is not None]
         found += [value for value in node.attributes.values() if isinstance(value, TensorData)]
     return list({data.key: data for data in found}.values())
 

@@ -282,5 +282,5 @@ def _evaluated(graph: Graph) -> list[Array]:
 
 
 def _bytes_of_constants(graph: Graph) -> int:
-    read = {v for node in graph.nodes for v in node.operands if v is not None}
+    read = {v for node in graph.nodes for v in node.present_operands}
     return sum(v.data.nbytes for v in read if v.data is not None)

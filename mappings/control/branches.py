@@ -32,9 +32,9 @@ def if_regions_tfl(node: Node) -> Inlined | Sequence[Inlined]:
 
 def _branches(node: Node, then_branch: Graph, else_branch: Graph) -> Inlined | Sequence[Inlined]:
     captures = node.operands[1:]
-    truth = condition_value(node.operand(0))
-    if truth is not None:
-        return Inlined(then_branch if truth else else_branch, captures)
+    known = condition_value(node.operand(0))
+    if known is not None:
+        return Inlined(then_branch if known else else_branch, captures)
     for branch in (then_branch, else_branch):
         refuse_states(branch)
         bind_captures(branch, captures)

@@ -13,7 +13,6 @@ import numpy as np
 from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.operands import on_terms
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -35,7 +34,7 @@ def _crop(b: Builder, node: Node) -> Value:
     """Crop `border` (left, top, right, bottom) of an image [n, c, h, w]; with `scale`, keep [height, width]."""
     x, border, scale = node.operand(0), node.attr("border", (0, 0, 0, 0)), node.attr("scale", None)
     if x.rank != 4 or len(border) != 4 or (scale is not None and len(scale) != 2):
-        raise InvalidModelError("an image [n, c, h, w], four borders and two sizes expected", code="E-FILE-009")
+        raise ValueError("an image [n, c, h, w], four borders and two sizes expected")
     left, top, right, bottom = border
     if scale is None:
         rows, columns = slice(top, -bottom or None), slice(left, -right or None)

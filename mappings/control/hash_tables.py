@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from onnxtfl.build.attributes import ML
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
@@ -47,7 +47,7 @@ def _lookup(b: Builder, node: Node) -> Sequence[Value]:
     (count,) = keys.shape
     count = known_size(count, "the size of a table")
     if not count:
-        raise InvalidModelError("a table without rows, which the kernel refuses", code="E-FILE-009")
+        raise ValueError("a table without rows, which the kernel refuses")
     check_elements(count, "the positions in a table")
     places = _searched(Term(b, query), Term(b, keys), count).value
     missing = "" if values.dtype is DType.STRING else real_of_stored_zero(values)

@@ -23,7 +23,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, with_unit_axis
+from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, stacked_along, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType, Type, shape_of, tensor
 
@@ -160,7 +160,7 @@ def _slices(b: Builder, x: Value, axis: int, rounds: int, back: bool) -> list[Va
         return [b(ops.Gather, x, reshape(b, dim_vector(b, [i], x), ()), axis=axis) for i in places]
     if axis < x.rank - 1:  # merged with the next axis, so that each part already has the shape of a slice
         x = reshape(b, x, (*x.shape[:axis], rounds * x.shape[axis + 1], *x.shape[axis + 2 :]))
-    found = b.many(ops.Split, x, None, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
+    found = b.many(ops.Split, x, axis=axis, count=rounds) if rounds > 1 else [x] * rounds
     found = [reshape(b, v, shape, x) for v in found]
     return found[::-1] if back else found
 
@@ -188,8 +188,7 @@ class Collected:
         elements = elements[::-1] if self.back else elements
         first = elements[0]
         if len(elements) == 1 or self.axis == first.rank:
-            wide = [with_unit_axis(b, e, self.axis) for e in elements]
-            return wide[0] if len(wide) == 1 else b(ops.Concatenate, *wide, axis=self.axis)
+            return stacked_along(b, elements, self.axis)
         shape = (*first.shape[: self.axis], len(elements), *first.shape[self.axis :])
         return reshape(b, b(ops.Concatenate, *elements, axis=self.axis), shape, *elements)
 
@@ -298,10 +297,10 @@ def goes_on(body: Graph, limit: Value | None) -> Graph:
     region = Graph("goes_on")
     inputs = {v: region.add_input(v.type) for v in body.inputs}
     b, (number, condition) = Builder(region), region.inputs[:2]
-    truth = b(ops.Reshape, condition, [])
+    again = b(ops.Reshape, condition, [])
     if limit is not None:
-        truth = b(ops.And, truth, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
-    region.outputs = [truth]
+        again = b(ops.And, again, b(ops.Compare, number, inputs[limit], comparison_direction="LT"))
+    region.outputs = [again]
     return region
 
 

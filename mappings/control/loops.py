@@ -29,7 +29,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import may_be_one, product
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.inlining import copy_region
-from onnxtfl.ir.ops.loops import ScanParts
+from onnxtfl.ir.ops.loops import ScanParts, scan_attributes
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axes, static_ints
 from onnxtfl.ir.types import DType, TensorType, Type, tensor
@@ -163,9 +163,8 @@ def loop_onnx(b: Builder, node: Node) -> Sequence[Value]:
     body.inputs = [number, *body.inputs[2:]]
     body.outputs = [Builder(body)(ops.Add, number, np.asarray(1, np.int64)), *body.outputs[1:]]
     collected = len(body.outputs) - carried
-    flags = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
     given = (count, b.value(np.asarray(0, np.int64)), *node.operands[2:])
-    return b.many(ops.Scan, *given, body=body, carried=carried, **flags)[1:]
+    return b.many(ops.Scan, *given, body=body, **scan_attributes(carried, result_axes=(0,) * collected))[1:]
 
 
 def _replace_unread(b: Builder, node: Node, body: Graph) -> None:
@@ -180,7 +179,7 @@ def _replace_unread(b: Builder, node: Node, body: Graph) -> None:
         if found.rank is None or found.rank == start.rank:
             continue
         try:
-            sizes = dim_vector(b, found.shape or (), *(v for v in node.operands if v is not None))
+            sizes = dim_vector(b, found.shape or (), *node.present_operands)
         except UnsupportedError:  # sizes that only the body knows: the loop's result has an unknown rank
             continue
         node.set_operand(2 + i, b(ops.BroadcastTo, b.scalar(0, found.dtype), sizes))
@@ -307,12 +306,10 @@ def scan_8(b: Builder, node: Node) -> Sequence[Value]:
         mask_steps(inner, body, inside, count, scanned)
         back = (*back, False)
     collected = len(body.outputs) - count
-    steps = {"axes": (0,) * len(back), "reversed": back}
-    results = {"result_axes": (0,) * collected, "result_reversed": (False,) * collected}
-    outer.outputs = inner.many(ops.Scan, None, *inside, body=body, carried=count, **steps, **results)
-    whole = {name: (0,) * batched if name == "axes" else (False,) * batched for name in ("axes", "reversed")}
-    flags = {"result_axes": (0,) * len(outer.outputs), "result_reversed": (False,) * len(outer.outputs)}
-    return b.many(ops.Scan, None, *given, body=outer, carried=0, **whole, **flags)
+    steps = {**scan_attributes(count, (0,) * len(back), (0,) * collected), "reversed": back}
+    outer.outputs = inner.many(ops.Scan, None, *inside, body=body, **steps)
+    flags = scan_attributes(0, (0,) * batched, (0,) * len(outer.outputs))
+    return b.many(ops.Scan, None, *given, body=outer, **flags)
 
 
 def _reversed_sequences(b: Builder, scanned: Sequence[Value], lengths: Value, back: Sequence[bool]) -> list[Value]:

@@ -20,4 +20,4 @@ def map_on_tensors(b: Builder, node: Node) -> Value:
         if not issubclass(inner.op, Elementwise) and inner.op is not ops.BitcastConvert:
             raise UnsupportedError(f"{inner.op.name} in the computation of a Map is not elementwise", code="E-OP-005")
     (result,) = copy_region(b, body, node.operands)
-    return broadcast(b, result, node.result.shape, *(v for v in node.operands if v is not None))
+    return broadcast(b, result, node.result.shape, *node.present_operands)

@@ -16,7 +16,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.cloning import clone
 from onnxtfl.ir.dims import Dim, is_static, known_size, size_or, symbols
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.reshape import stacked_along
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.symbols import Unknown, next_number
 from onnxtfl.ir.types import TensorType, tensor
@@ -100,7 +100,7 @@ def _builder(node: Node) -> Builder:
 def _joined(b: Builder, result: Value, elements: Sequence[Value]) -> Value:
     """Return the elements of a scan output, stacked; an empty tensor of the declared type if there are none."""
     if elements:
-        return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
+        return stacked_along(b, elements, 0)
     if not is_static(result.shape[1:]):
         raise UnsupportedError("a zero-trip loop collects elements of unknown shape", code="E-OP-006")
     return constant(np.zeros((0, *result.shape[1:]), result.dtype.numpy), result.dtype)
@@ -133,12 +133,12 @@ class _Place:
         """Return the tensors for the first iteration."""
         if self.kind == "parts":
             assert self.before.producer is not None
-            return [v for v in self.before.producer.operands if v is not None]
+            return self.before.producer.present_operands
         if self.kind == "joined":
-            return [self.nothing()]
+            return [self.empty()]
         return [self.start(b)] if self.kind == "stack" else [self.before] if self.kind == "tensor" else []
 
-    def nothing(self) -> Value:
+    def empty(self) -> Value:
         """Return an empty tensor for zero elements concatenated along `axis`."""
         assert self.element is not None
         sizes = [0 if i == self.axis else known_size(d) for i, d in enumerate(self.element.shape or ())]
@@ -268,7 +268,7 @@ def check_constant_shape(element: TensorType, number: int) -> None:
 
 
 def _append_to(body: Graph, index: int) -> Node | None:
-    """Return the op that appends an element to carried value `index`, if nothing else happens to it."""
+    """Return the op that appends an element to carried value `index`, if that is its only use."""
     given, returned = body.inputs[2 + index], body.outputs[1 + index]
     node = returned.producer
     if node is None or list(given.uses) != [(node, 0)] or len(node.operands) != 2:

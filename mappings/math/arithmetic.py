@@ -80,7 +80,7 @@ _BYTES = {"int8", "uint8"}
 def _looked_up(b: Builder, node: Node, table: Value) -> Value:
     """Look up each pair of stored 8-bit integers in a `table` of all pairs in ascending order."""
     first, second = (
-        Term(b, integers_of(b, v)).to(DType.INT32) - limits(v.tensor_type.storage)[0] for v in node.operands if v
+        Term(b, integers_of(b, v)).to(DType.INT32) - limits(v.tensor_type.storage)[0] for v in node.present_operands
     )
     return b(ops.Gather, table, (first * 256 + second).value, axis=0)
 
@@ -240,7 +240,7 @@ def _floor_div(lhs: Term, rhs: Term) -> Term | None:
 
 
 def _rounds_up(lhs: Term, rhs: Term, remainder: Term) -> Term:
-    """Whether truncated and floored quotient differ: it is inexact and negative."""
+    """Whether truncated and floored quotient differ: it is inexact and negative. `lhs`: any term with its sign."""
     return remainder.differs(0) & (lhs < 0).differs(rhs < 0)
 
 
@@ -338,7 +338,7 @@ def _integer_power(base: Term, exponent: Term) -> Term:
 
 
 _MOST_INVERTED = 1 << 53
-"""The largest divisor: float64 holds all integers up to it."""
+"""The largest divisor: float64 represents all integers up to it."""
 
 
 def exact_quotient(multiple: Term, divisor: Term) -> Term:
@@ -431,6 +431,5 @@ def _floor_mod(lhs: Term, rhs: Term) -> Term | None:
         rest = lhs - lhs / rhs * rhs
         if never_negative(rhs.value):
             return rest if never_negative(lhs.value) else rest + (rest < 0).to(DType.INT32) * rhs
-        other = rest.differs(0) & (rest < 0).differs(rhs < 0)
-        return rest + other.to(DType.INT32) * rhs
+        return rest + _rounds_up(rest, rhs, rest).to(DType.INT32) * rhs
     return lhs - lhs / rhs * rhs if lhs.dtype is DType.UINT64 else None

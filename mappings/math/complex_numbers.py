@@ -12,7 +12,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.ops.complex_numbers import REAL_OF
-from onnxtfl.ir.reshape import broadcast, unsqueezed
+from onnxtfl.ir.reshape import broadcast, stacked_along
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_tfl
 
@@ -34,6 +34,5 @@ def _complex_abs(b: Builder, node: Node) -> Value:
 @decompose(ops.Complex, "tfl", when=lambda node: node.operand(0).dtype is DType.FLOAT32)
 def bits_of_pairs(b: Builder, node: Node) -> Value:
     """Join the parts along a new last axis, whose bits are those of the complex numbers."""
-    parts = (broadcast(b, node.operand(i), node.result.shape, node.operand(1 - i)) for i in (0, 1))
-    pairs = b(ops.Concatenate, *(unsqueezed(b, part, [part.rank]) for part in parts), axis=node.result.rank)
-    return b(ops.BitcastConvert, pairs, dtype=DType.COMPLEX64)
+    parts = [broadcast(b, node.operand(i), node.result.shape, node.operand(1 - i)) for i in (0, 1)]
+    return b(ops.BitcastConvert, stacked_along(b, parts, node.result.rank), dtype=DType.COMPLEX64)

@@ -31,7 +31,15 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import is_weight
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import broadcast, broadcast_to_sizes, dim_vector, reshape, transpose_and_merge, transposed
+from onnxtfl.ir.reshape import (
+    broadcast,
+    broadcast_to_sizes,
+    concatenated,
+    dim_vector,
+    reshape,
+    transpose_and_merge,
+    transposed,
+)
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads
 from onnxtfl.ir.types import DType
@@ -503,7 +511,7 @@ def _products(b: Builder, lhs: Value, rhs: Value, roles: ops.DotRoles) -> Value:
     columns = transpose_and_merge(b, rhs, [*([a] for a in roles.rhs_batch), [], roles.rhs_free, roles.rhs_contract])
     parts = [slice_axes(b, rows, {rows.rank - 3: part}) for part in _row_blocks(rows, columns)]
     sums = [b(ops.Reduce, b(ops.Mul, part, columns), [rows.rank - 1], kind="sum", keepdims=False) for part in parts]
-    return sums[0] if len(sums) == 1 else b(ops.Concatenate, *sums, axis=rows.rank - 3)
+    return concatenated(b, sums, rows.rank - 3)
 
 
 _MOST_PRODUCTS = 1 << 27

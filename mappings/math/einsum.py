@@ -28,7 +28,7 @@ class Labeled:
 
 @lift_onnx("Einsum", since=(12, 28))
 def _einsum(b: Builder, node: Node) -> Value:
-    operands = [v for v in node.operands if v is not None]
+    operands = node.present_operands
     terms, output = parse(str(node.attr("equation")), [v.rank for v in operands])
     parts = [_without_repeats(b, v, labels) for v, labels in zip(operands, terms, strict=True)]
     last = {label: i for i, part in enumerate(parts) for label in part.labels}

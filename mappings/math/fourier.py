@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from onnxtfl.mappings.math.fourier_matrices import (
+    convolved_along,
     fourier,
     number,
     size_along,
@@ -68,11 +69,7 @@ def _convolved(b: Builder, signal: Value, matrix: Value, step: int) -> Value:
     """Return a convolution along the signal with the matrix as its kernel."""
     length, parts, results, both = matrix.shape
     kernel = reshape(b, matrix, (length, parts, product((results, both))))
-    spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
-    features = {"input_feature_dimension": 2, "output_feature_dimension": 2}
-    kernels = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 2}
-    slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
-    frames = b(ops.Conv, signal, kernel, None, **spatial, **features, **kernels, **slide)
+    frames = convolved_along(b, signal, kernel, step)
     return reshape(b, frames, (*frames.shape[:2], results, both))
 
 
@@ -85,8 +82,7 @@ def _gathered_frames(signal: Value, matrix: Term, length: Term, step: Term) -> V
     frames = (size_along(b, signal, 1) - length) // step + 1
     starts = (Term(b, iota(b, frames.value)) * step).along(0, 2)
     places = starts + Term(b, iota(b, length.value))
-    axes = {"lhs_contracting_dimensions": (2, 3), "rhs_contracting_dimensions": (0, 1)}
-    return b(ops.DotGeneral, b(ops.Gather, signal, places.value, axis=1), matrix.value, **axes)
+    return Term(b, signal).apply(ops.Gather, places, axis=1).dot(matrix, (2, 3), (0, 1)).value
 
 
 @lift_tfl("RFFT2D")

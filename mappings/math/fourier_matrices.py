@@ -9,10 +9,13 @@ import numpy as np
 from onnxtfl.build.sizes import as_int32, slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import known_size
 from onnxtfl.ir.formula import Term, real_type
 from onnxtfl.ir.graph import Value, constant
+from onnxtfl.ir.ops.convolution import channels_last_attributes, window_attributes
 from onnxtfl.ir.reshape import dim_value, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 
 
@@ -46,6 +49,12 @@ def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
     return _stack([_stack(row[: 1 if real else 2], 2) for row in rows], 1)
 
 
+def convolved_along(b: Builder, signal: Value, kernel: Value, step: int) -> Value:
+    """The frames, `step` apart, of a signal [n, size, parts] times a kernel [length, parts, results]."""
+    window = Window((known_size(kernel.shape[0]),), (step,), (1,), (0, 0))
+    return b(ops.Conv, signal, kernel, None, **channels_last_attributes(1, 1, 2, (0,)), **window_attributes(window))
+
+
 def places(count: Term) -> Term:
     """Return 0, 1, ... below `count`, int32 [1]."""
     return Term(count.b, iota(count.b, count.value))
@@ -76,13 +85,12 @@ def transformed(b: Builder, x: Value, axis: int, length: Term | None, inverse: b
     read = length // 2 + 1 if inverse and onesided else length
     x, taken = first_elements(b, x, axis, taken.min(read), taken)
     matrix = fourier(taken, length, inverse, onesided, x.size(x.rank - 1)).to(x.dtype)
-    axes = {"lhs_contracting_dimensions": (axis, x.rank - 1), "rhs_contracting_dimensions": (0, 1)}
     order = list(range(x.rank))
     order.insert(axis, order.pop(x.rank - 2))
     spread = tuple(order) if axis != x.rank - 2 else ()
-    result = b(ops.DotGeneral, x, matrix.value, **axes, output_permutation=spread)
+    result = Term(b, x).dot(matrix, (axis, x.rank - 1), (0, 1), output_permutation=spread)
     factor = 1.0 / Term(b, reshape(b, length.value, ())).to(real_type(length))
-    return (Term(b, result) * factor.to(x.dtype)).value if inverse else result
+    return (result * factor.to(x.dtype) if inverse else result).value
 
 
 def first_elements(b: Builder, x: Value, axis: int, count: Term, size: Term) -> tuple[Value, Term]:

@@ -9,14 +9,14 @@ import numpy as np
 from onnxtfl.build.operands import align_by_axis, formula
 from onnxtfl.build.rows import row
 from onnxtfl.build.uint64 import split_words
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.reshape import reshape, unsqueezed, with_unit_axis
+from onnxtfl.ir.reshape import reshape, stacked_along, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import decompose, lift_onnx, lift_tfl, upgrade
@@ -138,9 +138,7 @@ def _shift_words(b: Builder, node: Node, op: type[Op]) -> Value | None:
     is_short = places < 32
     new_low = is_short.choose(kept, high.apply(op, rest, in_range=True))
     new_high = is_short.choose(high.apply(op, few, in_range=True), fill)
-    pair = b(
-        ops.Concatenate, *(with_unit_axis(b, w.value, w.rank) for w in (new_low, new_high)), axis=new_low.value.rank
-    )
+    pair = stacked_along(b, [new_low.value, new_high.value], new_low.rank)
     return Term(b, pair).bits(x.dtype).value
 
 
@@ -188,7 +186,7 @@ for _old in ("And", "Or", "Xor"):
 def _bit_shift(b: Builder, node: Node) -> Value:
     direction = node.attr("direction", "")
     if direction not in ("LEFT", "RIGHT"):
-        raise InvalidModelError(f"unknown direction {direction!r}", code="E-FILE-009")
+        raise ValueError(f"unknown direction {direction!r}")
     right = ops.ShiftRightArithmetic if node.operand(0).dtype.is_signed else ops.ShiftRightLogical
     return b(ops.ShiftLeft if direction == "LEFT" else right, node.operand(0), node.operand(1))
 
@@ -266,7 +264,7 @@ def _bitwise(b: Builder, node: Node) -> Value | None:
     if not dtype.is_integer or dtype.bits > 32:
         return None
     rank = node.result.rank
-    left, right = (_bits(b, v, rank) for v in node.operands if v is not None)
+    left, right = (_bits(b, v, rank) for v in node.present_operands)
     either = left.max(right) if node.op is ops.Or else (left + right) % 2
     joined = left * right if node.op is ops.And else either
     return _number(joined, dtype).to(dtype).value

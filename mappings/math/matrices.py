@@ -16,6 +16,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, at_most, differ, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.ops.loops import scan_attributes
 from onnxtfl.ir.quantized import real_of_stored_zero
 from onnxtfl.ir.reshape import as_int64, broadcast, dim_vector, reshape, unsqueezed
 from onnxtfl.ir.types import DType, TensorType
@@ -124,9 +125,8 @@ def _eliminated_in_rounds(b: Builder, state: _State, places: Value) -> _Eliminat
     column = Term(inner, inner(ops.Gather, before[0].value, place, axis=rank - 1))
     after, chosen, row = _after_column(inner, _State(*before), column, inside)
     body.outputs = [*after.values, chosen.value, inner(ops.Squeeze, row.value, [rank - 2])]
-    flags = {"axes": (0,), "reversed": (False,), "result_axes": (rank - 2,) * 2, "result_reversed": (False,) * 2}
-    given = [None, *state.values, places, places]
-    _, other, _, product, order, rows = b.many(ops.Scan, *given, body=body, carried=len(state.values), **flags)
+    flags = scan_attributes(len(state.values), (0,), (rank - 2,) * 2)
+    _, other, _, product, order, rows = b.many(ops.Scan, None, *state.values, places, places, body=body, **flags)
     return _Elimination(order, rows, Term(b, product), Term(b, other))
 
 

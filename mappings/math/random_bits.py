@@ -16,7 +16,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_sizes
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.reshape import reshape, stacked_along
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_tfl
 
@@ -46,7 +46,7 @@ def _random_bits(b: Builder, node: Node) -> list[Value]:
     else:
         rest = _split(state.at(2, 0) if size == 3 else key)
         words = _philox(_split(key), [*_split(counters), *rest])
-    flat = reshape(b, b(ops.Concatenate, *(unsqueezed(b, w.value, [1]) for w in words), axis=1), (blocks * each,))
+    flat = reshape(b, stacked_along(b, [w.value for w in words], 1), (blocks * each,))
     bits = Term(b, slice_axes(b, flat, {0: slice(0, count)}))
     if wanted.dtype.bits == 64:
         pairs = Term(b, reshape(b, bits.value, (count // 2, 2)))

@@ -10,21 +10,19 @@ from typing import Any
 import numpy as np
 from onnxtfl.mappings.math.reductions_by_halving import by_halving
 
-from onnxtfl.build.operands import to_operand
+from onnxtfl.build.operands import moved_last, to_operand
 from onnxtfl.build.rows import Entries, ResultType, Spelled, row
 from onnxtfl.build.runtime_axes import MiddleAxis, one_axis
-from onnxtfl.build.sizes import clamp_to_int32, int32_operands, with_dtype
-from onnxtfl.build.stablehlo import int_list
+from onnxtfl.build.sizes import clamp_to_int32, int32_operands, slice_axes, with_dtype
+from onnxtfl.build.stablehlo import body_as_it_is, int_list
 from onnxtfl.build.uint64 import on_signed
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.computations import joining, reduced_by_graph
+from onnxtfl.ir.computations import NEUTRAL, joining, reduced_by_graph
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.numeric import highest, lowest
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.permutations import inverse
 from onnxtfl.ir.reshape import broadcast, dim_value, reshape, transposed, unsqueezed
@@ -51,7 +49,7 @@ def _global_pool(node: Node, opset: int) -> Form | None:
     axes, rank = ops.reduced_axes(node), node.operand(0).tensor_type.rank or 0
     name = {"mean": "GlobalAveragePool", "max": "GlobalMaxPool"}.get(node.attr("kind"))
     whole = axes is not None and rank > 2 and set(axes) == set(range(2, rank)) and node.attr("keepdims")
-    whole = whole and not _is_mean_of_nothing(node)
+    whole = whole and not _is_mean_over_empty_axes(node)
     return Form(name, (node.operand(0),)) if name and whole and node.operand(0).dtype.is_float else None
 
 
@@ -82,7 +80,7 @@ def _axes(b: Builder, node: Node) -> Value | None:
     """Return the axes operand of the neutral op: absent for all axes, empty for none."""
     axes, keeps = node.optional(1), bool(node.attributes.get("noop_with_empty_axes", 0))
     if axes is not None and (axes.tensor_type.rank or 0) > 1:
-        raise InvalidModelError(f"axes of shape {list(axes.shape)}, not a vector", code="E-FILE-009")
+        raise ValueError(f"axes of shape {list(axes.shape)}, not a vector")
     if axes is not None and axes.tensor_type.shape != (0,):
         return axes if keeps else _all_if_empty(b, axes, node.operand(0).tensor_type.rank)
     return constant(np.zeros(0, np.int64)) if keeps else None
@@ -104,15 +102,15 @@ def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> 
         kind = {"max": "any", "min": "all"}[kind]
     if op is ops.Reduce and axes is not None and axes.shape == (0,):
         return x
-    if kind == "mean" and _reduces_nothing(x, axes):
+    known = list(range(x.rank)) if axes is None else static_ints(axes)
+    if kind == "mean" and _has_empty_axis(x, known or ()):
         kind = "sum"  # the mean of an empty tensor is 0 in ONNX Runtime
     return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
 
 
-def _reduces_nothing(x: Value, axes: Value | None) -> bool:
-    """Whether a reduced axis has size 0."""
-    known = list(range(x.rank)) if axes is None else static_ints(axes)
-    return known is not None and any(x.shape[a] == 0 for a in known)
+def _has_empty_axis(x: Value, axes: Sequence[int]) -> bool:
+    """Whether one of `axes` has size 0."""
+    return any(x.shape[a] == 0 for a in axes)
 
 
 for _kind, _onnx, _before, _since, _tfl in _KINDS:
@@ -129,13 +127,13 @@ _ARG_NAMES: Mapping[str, str | Spelled] = {
 _ARG_OPTIONS = {"axis": Entries("the axis", single=True), "dtype": ResultType("output_type")}
 
 
-def _plain(node: Node) -> bool:
+def _is_plain(node: Node) -> bool:
     return not node.attr("keepdims") and not node.attr("select_last_index")
 
 
 for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin", "ARG_MIN")):
     row(_op, onnx=_onnx, since=(1, 11, 12, 13), attributes=_ARG_NAMES, fixed={"dtype": DType.INT64}, axes=("axis",))
-    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_plain, lifts=False)
+    row(_op, tfl=_tfl, attributes=_ARG_OPTIONS, when=_is_plain, lifts=False)
 
 
 # --- TFLite -----------------------------------------------------------------------------------------------------------
@@ -145,7 +143,7 @@ for _op, _onnx, _tfl in ((ops.ArgMax, "ArgMax", "ARG_MAX"), (ops.ArgMin, "ArgMin
 def _reduce_tfl(b: Builder, node: Node) -> Value:
     """Source: LiteRT kernels/reduce.cc.
 
-    Empty axes reduce nothing, a scalar is one axis, duplicates count once, axes of a scalar operand are ignored.
+    Without axes, the operand is returned. A scalar is one axis, duplicates count once; axes of a scalar are ignored.
     """
     x, kind, axes = node.operand(0), _BY_TFL[node.op.name_in_file], node.operand(1)
     if x.dtype is DType.BOOL:
@@ -163,9 +161,7 @@ def _reduce_tfl(b: Builder, node: Node) -> Value:
     return b(ops.Reduce, x, axes, kind=kind, keepdims=bool(node.attr("keep_dims", False)))
 
 
-@regions_of("tfl.STABLEHLO_REDUCE")
-def _body_as_it_is(node: Node) -> None:
-    """Convert the body as a region: the file has the types of its inputs."""
+regions_of("tfl.STABLEHLO_REDUCE")(body_as_it_is)
 
 
 @lift_tfl("STABLEHLO_REDUCE")
@@ -189,18 +185,13 @@ def _joined_by(body: Graph, index: int, count: int) -> str:
     return "" if of_bools is not (dtype is DType.BOOL) or dtype.is_complex else join.op.reduction
 
 
-def _neutral_element(kind: str, dtype: np.dtype[Any]) -> Any:
-    """The element that does not change a reduction of this kind."""
-    return {"max": lowest, "min": highest}[kind](dtype) if kind in ("max", "min") else kind in ("prod", "all")
-
-
 def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[int]) -> Value:
     """Reduce along `axes`, then join with `start`, unless that is the neutral element."""
     if 0 in (x.shape[a] for a in axes):
         return broadcast(b, start, [d for a, d in enumerate(x.shape) if a not in axes], x)
     total = b(ops.Reduce, x, axes, kind=kind, keepdims=False)
     known = start.numpy() if start.data is not None else None
-    if known is not None and bool(known == _neutral_element(kind, known.dtype)):
+    if known is not None and bool(known == NEUTRAL[kind](known.dtype)):
         return total
     return b(joining(kind), total, start)
 
@@ -208,9 +199,7 @@ def _reduced_from(b: Builder, x: Value, start: Value, kind: str, axes: Sequence[
 @lift_tfl("ARG_MAX", "ARG_MIN")
 def _arg_tfl(b: Builder, node: Node) -> Value:
     x, op = node.operand(0), ops.ArgMax if node.op.name == "tfl.ARG_MAX" else ops.ArgMin
-    dtype = DType[
-        str(node.attr("output_type"))
-    ]  # the kernel writes this dtype regardless of the declared one (arg_min_max.cc)
+    dtype = DType[str(node.attr("output_type"))]  # not the declared dtype of the result (arg_min_max.cc)
     axis = one_axis(node.operand(1), x)
     if axis is not None:
         return b(op, x, axis=axis, keepdims=False, dtype=dtype)
@@ -226,21 +215,17 @@ def _reduce_form(node: Node) -> Form | None:
         if vector is None or vector.dtype is not DType.INT32 or _lacks_neutral(node):
             return None
         operand: Value | Array = vector
-    elif not axes or _nothing_to_reduce(node, axes) or _is_long_sum(node, axes):
+    elif not axes or _has_empty_axis(node.operand(0), axes) or _is_long_sum(node, axes):
         return None
     else:
         operand = clamp_to_int32(axes)
     return Form(_TFL[node.attr("kind")], (node.operand(0), operand), {"keep_dims": node.attr("keepdims")})
 
 
-def _nothing_to_reduce(node: Node, axes: tuple[int, ...]) -> bool:
-    return any(node.operand(0).shape[a] == 0 for a in axes)
-
-
-def _is_mean_of_nothing(node: Node) -> bool:
+def _is_mean_over_empty_axes(node: Node) -> bool:
     """Whether this is a mean over empty axes of floats: NaN, but 0 in ONNX Runtime."""
     axes, x = ops.reduced_axes(node), node.operand(0)
-    return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _nothing_to_reduce(node, axes))
+    return bool(axes and node.attr("kind") == "mean" and x.dtype.is_float and _has_empty_axis(x, axes))
 
 
 def _lacks_neutral(node: Node) -> bool:
@@ -274,7 +259,7 @@ def _reduce_no_axes(b: Builder, node: Node) -> Value:
     return b(ops.Copy, node.operand(0))
 
 
-@decompose(ops.Reduce, when=lambda node: _nothing_to_reduce(node, ops.reduced_axes(node) or ()))
+@decompose(ops.Reduce, when=lambda node: _has_empty_axis(node.operand(0), ops.reduced_axes(node) or ()))
 def _reduce_nothing(b: Builder, node: Node) -> Value:
     """Return the neutral element for reductions over axes of size 0."""
     return broadcast(b, constant(_neutral(node)), node.result.shape, node.operand(0))
@@ -303,7 +288,8 @@ def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
     x, axes = node.operand(0), [a for a in ops.reduced_axes(node) or () if node.operand(0).shape[a] != 1]
     if not x.is_static or not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return None
-    lead, reduced, trailing = (product(x.shape[part]) for part in _split_at(axes[0], axes[-1] + 1))
+    first, end = axes[0], axes[-1] + 1
+    lead, reduced, trailing = (product(x.shape[part]) for part in (slice(first), slice(first, end), slice(end, None)))
     merged = [lead, reduced] if trailing == 1 else [lead, reduced, trailing]
     if x.rank == len(merged):
         return None
@@ -311,14 +297,10 @@ def _mean_of_the_middle(b: Builder, node: Node) -> Value | None:
     return reshape(b, made, node.result.shape)
 
 
-def _split_at(start: int, end: int) -> tuple[slice, slice, slice]:
-    return slice(0, start), slice(start, end), slice(end, None)
-
-
 def _is_of_many_axes(node: Node) -> bool:
     """Whether groups of axes may be reduced one after another (a mean of integers would be rounded each time)."""
     x, axes = node.operand(0), ops.reduced_axes(node)
-    if not axes or x.rank <= 4 or x.is_quantized or _nothing_to_reduce(node, axes):
+    if not axes or x.rank <= 4 or x.is_quantized or _has_empty_axis(x, axes):
         return False
     return node.attr("kind") != "mean" or x.dtype.is_float or _last_run(axes)[0] == min(axes)
 
@@ -350,10 +332,10 @@ def _is_long_sum(node: Node, axes: Sequence[int]) -> bool:
 
 
 def _neutral(node: Node) -> Array:
-    dtype, kind = node.result.dtype.numpy, node.attr("kind")
-    start = {"sum": 0, "prod": 1, "any": 0, "all": 1, "mean": math.nan if node.result.dtype.is_float else 0}
-    number = start[kind] if kind in start else (lowest if kind == "max" else highest)(dtype)
-    return np.asarray(number).astype(dtype)
+    """The neutral element of a reduction; of a mean NaN for floats, else 0."""
+    dtype, kind = node.result.dtype, node.attr("kind")
+    mean = math.nan if dtype.is_float else 0
+    return np.asarray(mean if kind == "mean" else NEUTRAL[kind](np.dtype(dtype.numpy))).astype(dtype.numpy)
 
 
 decompose(ops.Reduce, "tfl", "operands")(int32_operands(1))
@@ -408,20 +390,14 @@ def _arg_in_int32(b: Builder, node: Node) -> Value:
     return b(ops.Convert, _arg(b, node, node.operand(0), dtype=DType.INT32), dtype=DType.INT64)
 
 
-def _is_plain(node: Node) -> bool:
-    plain = not node.attr("keepdims") and not node.attr("select_last_index")
-    return plain and node.operand(0).dtype not in (DType.FLOAT32, DType.BOOL)
-
-
-@_arg_rule(when=_is_plain)
+@_arg_rule(when=lambda node: _is_plain(node) and node.operand(0).dtype not in (DType.FLOAT32, DType.BOOL))
 def _arg_by_the_extreme(b: Builder, node: Node) -> Value:
     """%y = ArgMax(%x == Reduce(%x)), compared in int32, or for int32 in float32."""
     return _first_extreme(b, node, DType.FLOAT32 if _has_kernel(node) else DType.INT32)
 
 
 def _is_real_and_plain(node: Node) -> bool:
-    x = node.operand(0)
-    return x.dtype is DType.FLOAT32 and not (x.is_quantized or node.attr("keepdims") or node.attr("select_last_index"))
+    return node.operand(0).dtype is DType.FLOAT32 and not node.operand(0).is_quantized and _is_plain(node)
 
 
 @decompose(ops.ArgMax, "ethos-u", when=_is_real_and_plain)
@@ -483,23 +459,13 @@ def _in_blocks(x: Term, axis: int, kind: str) -> Term:
         return x.reduce(kind, [axis])
     length = next((n for n in range(math.isqrt(size), math.isqrt(size) // 2, -1) if size % n == 0), math.isqrt(size))
     whole = size // length * length
-    first = _between(x, axis, 0, whole).value
+    first = slice_axes(x.b, x.value, {axis: slice(0, whole)})
     blocks = Term(x.b, reshape(x.b, first, (*shape[:axis], whole // length, length, *shape[axis + 1 :])))
     found = _in_blocks(Term(x.b, blocks.reduce(kind, [axis + 1], keepdims=False).value), axis, kind)
     if whole == size:
         return found
-    other = _between(x, axis, whole, size).reduce(kind, [axis])
+    other = Term(x.b, slice_axes(x.b, x.value, {axis: slice(whole, size)})).reduce(kind, [axis])
     return found * (whole / size) + other * (1 - whole / size) if kind == "mean" else found + other
-
-
-def _between(x: Term, axis: int, start: int, limit: int) -> Term:
-    """The elements of `axis` from `start` to `limit`."""
-    shape = x.value.shape
-    if limit - start == shape[axis]:
-        return x
-    starts, limits = [0] * x.rank, [int(d) for d in shape]
-    starts[axis], limits[axis] = start, limit
-    return x.apply(ops.Slice, starts, limits, [1] * x.rank)
 
 
 def _has_one_of_few_axes(node: Node) -> bool:
@@ -529,7 +495,7 @@ def _is_of_columns(node: Node) -> bool:
 def _arg_of_columns(b: Builder, node: Node) -> Value:
     """Find the maxima along the middle axis of three: along others, the accelerator returns other indices."""
     x, axis = node.operand(0), normalize_axis(node.attr("axis"), node.operand(0).rank)
-    last = transposed(b, x, [*(i for i in range(x.rank) if i != axis), axis])
+    last = transposed(b, x, moved_last(axis, x.rank))
     columns = reshape(b, last, (product(last.shape[:-1]), x.shape[axis], 1))
     return reshape(b, b(ops.ArgMax, columns, **{**node.attributes, "axis": 1}), node.result.shape)
 
@@ -549,7 +515,7 @@ _ONNX = {kind: (onnx, since[0]) for kind, onnx, *_, since, _ in _KINDS} | {k: (n
 def _reduce_onnx(node: Node, opset: int) -> Form | None:
     kind, axes = node.attr("kind"), node.optional(1)
     numbers = ops.reduced_axes(node) if axes is not None else ()
-    if kind not in _ONNX or (axes is not None and numbers == ()) or _is_mean_of_nothing(node):
+    if kind not in _ONNX or (axes is not None and numbers == ()) or _is_mean_over_empty_axes(node):
         return None
     if kind == "log_sum_exp" and node.result.dtype.is_integer:  # ONNX Runtime truncates each exponential
         return None

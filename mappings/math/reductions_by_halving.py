@@ -8,7 +8,7 @@ from onnxtfl.ir.computations import joining
 from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.ops.slicing import END
+from onnxtfl.ir.ops.slicing import slice_axes
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
 
@@ -36,15 +36,9 @@ def _halved(b: Builder, x: Value, axis: int, op: type[Op]) -> Value:
     """Reduce `axis` of `x` to one element."""
     while (size := x.size(axis)) > 1:
         half = size // 2
-        made = b(op, _part(b, x, axis, 0, half), _part(b, x, axis, half, 2 * half))
+        made = b(op, *(slice_axes(b, x, {axis: part}) for part in (slice(0, half), slice(half, 2 * half))))
         if size % 2:
-            last = _part(b, x, axis, size - 1, size)
+            last = slice_axes(b, x, {axis: slice(size - 1, size)})
             made = b(op, made, last) if half == 1 else b(ops.Concatenate, made, last, axis=axis)
         x = made
     return x
-
-
-def _part(b: Builder, x: Value, axis: int, start: int, limit: int) -> Value:
-    starts, limits = [0] * x.rank, [END] * x.rank  # other axes may be dynamic
-    starts[axis], limits[axis] = start, limit
-    return b(ops.Slice, x, starts, limits, [1] * x.rank)

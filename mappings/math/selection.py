@@ -49,7 +49,7 @@ def _select(b: Builder, node: Node) -> Value:
 
 
 def _broadcasts(node: Node) -> bool:
-    return len({v.tensor_type.shape for v in node.operands if v is not None}) > 1 and node.result.is_static
+    return len({v.tensor_type.shape for v in node.present_operands}) > 1 and node.result.is_static
 
 
 @decompose(ops.Select, "gpu", order="operands", when=_broadcasts)

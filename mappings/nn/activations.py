@@ -7,6 +7,7 @@ import math
 from onnxtfl.mappings.math.approximations import log1p_of_small
 
 from onnxtfl.build.operands import finite_on_integers, formula, on_terms
+from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import Spelled, row
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -21,8 +22,6 @@ from onnxtfl.kernels.gelu_int16 import gelu_table
 from onnxtfl.kernels.logistic_tanh_int16 import sigmoid_table
 from onnxtfl.kernels.lookup_int16 import by_table
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, upgrade
-
-_MICROSOFT = "com.microsoft"
 
 row(ops.Relu, onnx="Relu", since=(1, 6, 13, 14), tfl="RELU")
 row(ops.Sigmoid, onnx="Sigmoid", since=(1, 6, 13))
@@ -39,18 +38,18 @@ row(
     tfl_options={"approximate": Spelled("approximate", {"none": False, "tanh": True})},
     lifts=False,
 )
-row(ops.Gelu, onnx="Gelu", since=(1,), domain=_MICROSOFT, lowers=False)
+row(ops.Gelu, onnx="Gelu", since=(1,), domain=MICROSOFT, lowers=False)
 row(ops.HardSwish, onnx="HardSwish", since=(14, 22), tfl="HARD_SWISH")
 row(ops.HardSigmoid, onnx="HardSigmoid", since=(1, 6, 22), onnx_attributes={"slope": "alpha", "offset": "beta"})
 row(ops.Softplus, onnx="Softplus", since=(1, 22), fixed={"beta": 1.0, "threshold": math.inf})
 row(ops.Mish, onnx="Mish", since=(18, 22))
 row(ops.Swish, onnx="Swish", since=(24,), attributes="alpha")
 _QUICK = {"alpha": Spelled("alpha", default=1.702)}
-row(ops.Swish, onnx="QuickGelu", since=(1,), domain=_MICROSOFT, onnx_attributes=_QUICK, lowers=False)
+row(ops.Swish, onnx="QuickGelu", since=(1,), domain=MICROSOFT, onnx_attributes=_QUICK, lowers=False)
 row(ops.Selu, onnx="Selu", since=(6, 22), attributes="alpha gamma")
 row(ops.Celu, onnx="Celu", since=(12, 28), attributes="alpha")
 
-# Experimental ops (before opset 10) have no since-version: files give them the version of their opset.
+# Experimental ops (before opset 10) have no since-version: in files they have the version of their opset.
 _EXPERIMENTAL = tuple(range(1, 10))
 row(ops.ThresholdedRelu, onnx="ThresholdedRelu", since=(*_EXPERIMENTAL, 10, 22), attributes="alpha")
 
@@ -105,13 +104,13 @@ def _bounded(b: Builder, node: Node) -> Value:
     return Term(b, node.operand(0)).clamp(*_BOUNDS[node.op.name_in_file]).value
 
 
-@lift_onnx("FastGelu", since=(1,), domain=_MICROSOFT)
+@lift_onnx("FastGelu", since=(1,), domain=MICROSOFT)
 @on_terms
 def _fast_gelu(x: Term, bias: Term | None) -> Term:
     return (x if bias is None else x + bias).apply(ops.Gelu, approximate="tanh")
 
 
-@lift_onnx("ScaledSiLU", since=(1,), domain=_MICROSOFT)
+@lift_onnx("ScaledSiLU", since=(1,), domain=MICROSOFT)
 def _scaled_silu(b: Builder, node: Node) -> Value:
     """z * sigmoid(z), with z = x * scale; without a scale operand, the attribute `alpha` is the scale."""
     x, scale = Term(b, node.operand(0)), node.optional(1)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnxtfl.mappings.math.fourier_matrices import fourier, number, places
+from onnxtfl.mappings.math.fourier_matrices import convolved_along, fourier, number, places
 
 from onnxtfl.build.custom_options import custom_options
 from onnxtfl.build.dtypes import dtype_from
@@ -44,12 +44,7 @@ def _audio_spectrogram(b: Builder, node: Node) -> Value:
     taken, count = (Term(b, constant(np.asarray([n], np.int32))) for n in (size, length))
     matrix = fourier(taken, count, False, True, 1).value.numpy()[:, 0] * window[:, None, None]  # [size, lines, parts]
     sound = unsqueezed(b, transposed(b, x, (1, 0)), [2])
-    kernel = constant(matrix.reshape(size, 1, -1).astype(np.float32))
-    spatial = {"input_spatial_dimensions": (1,), "output_spatial_dimensions": (1,), "kernel_spatial_dimensions": (0,)}
-    features = {"input_feature_dimension": 2, "output_feature_dimension": 2}
-    kernels = {"kernel_input_feature_dimension": 1, "kernel_output_feature_dimension": 2}
-    slide = {"window_strides": (step,), "padding": (0, 0), "rhs_dilation": (1,)}
-    frames = b(ops.Conv, sound, kernel, None, **spatial, **features, **kernels, **slide)
+    frames = convolved_along(b, sound, constant(matrix.reshape(size, 1, -1).astype(np.float32)), step)
     parts = Term(b, reshape(b, frames, (*frames.shape[:2], length // 2 + 1, 2)))
     power = (parts * parts).reduce("sum", [3], keepdims=False)
     return (power if options.get("magnitude_squared") else power.sqrt()).value
@@ -70,7 +65,6 @@ def _mfcc(b: Builder, node: Node) -> Value:
     check_elements(bands * lines, "the matrix of the bands")
     angles = np.pi / bands * np.outer(np.arange(bands) + 0.5, np.arange(count))
     cosines = np.sqrt(2 / bands) * np.cos(angles)
-    last = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
     sampled = Term(b, node.operand(1))
     if rate is None:
         assume(f"the sample rate of {shown_name(node)} is above {2 * limits[1]:g} Hz")
@@ -78,8 +72,8 @@ def _mfcc(b: Builder, node: Node) -> Value:
     elif int(limits[1] / (0.5 * rate / (lines - 1))) >= lines:
         raise ValueError(f"bands up to {limits[1]:g} Hz of sound at {rate} Hz")
     matrix = _bands(sampled, bands, lines, *limits)
-    energy = spectra.sqrt().apply(ops.DotGeneral, matrix, **last)
-    return energy.max(_FLOOR).log().apply(ops.DotGeneral, cosines.astype(np.float32), **last).value
+    energy = spectra.sqrt().dot(matrix, (2,), (0,))
+    return energy.max(_FLOOR).log().dot(cosines.astype(np.float32), (2,), (0,)).value
 
 
 def _bands(rate: Term, bands: int, lines: int, lower: float, upper: float) -> Value:

@@ -34,7 +34,7 @@ from onnxtfl.build.windows import (
     tfl_padding,
     tfl_window,
 )
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder, Operand
@@ -46,7 +46,7 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import channels_first_attributes, channels_last_attributes, window_attributes
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import dim_vector, reshape, split_and_transpose, transpose_and_merge, transposed
+from onnxtfl.ir.reshape import concatenated, dim_vector, reshape, split_and_transpose, transpose_and_merge, transposed
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
@@ -143,7 +143,7 @@ def _groups(node: Node, features: Dim, each: Dim, kernel: Value) -> int:
     """
     if isinstance(features, int) and isinstance(each, int):
         if not each or features % each:
-            raise InvalidModelError(f"{features} input features, kernel for {each}", code="E-FILE-009")
+            raise ValueError(f"{features} input features, kernel for {each}")
         return features // each
     if node.op.name != "tfl.DEPTHWISE_CONV_2D":  # the runtime would refuse any other number of groups
         return _implied_groups(int(node.attr("default_features", 0)), each, kernel.shape[0])
@@ -225,7 +225,7 @@ def _onnx_conv(node: Node, opset: int) -> Form | None:
     window, _ = sized_window(node)
     if node.operand(0).tensor_type.shape is None or same_unlike_onnx(window):
         return None
-    operands = tuple(v for v in node.operands if v is not None)
+    operands = tuple(node.present_operands)
     options = {**onnx_attributes(window), "group": node.attr("feature_group_count")}
     return Form("Conv", operands, options)
 
@@ -398,7 +398,7 @@ def _stacked_taps(b: Builder, x: Value, axis: int, feature: int, window: Window)
     (count,), is_known = window.counts((x.shape[axis],)), order[place + 1] == axis + 1 and is_static(known)
     if stride == 1 or not is_known:
         taps = [*ops.window_taps(b, x, [axis], window)]
-        return taps[0] if size == 1 else b(ops.Concatenate, *taps, axis=feature)
+        return concatenated(b, taps, feature)
     places = [divmod(tap * dilation, stride) for tap in range(size)]
     total, rows = known_size(count) + places[-1][0], known_size(known[1])
     whole = transposed(b, pad_axes(b, x, [axis], [0, total * stride - known_size(known[0])]), order)
@@ -406,7 +406,7 @@ def _stacked_taps(b: Builder, x: Value, axis: int, feature: int, window: Window)
     split = reshape(b, whole, [sizes.get(a, n) for a, n in enumerate(whole.shape)], whole)
     parts = [{place: slice(n, n + known_size(count)), place + 1: slice(i * rows, (i + 1) * rows)} for n, i in places]
     taps = [slice_axes(b, split, part) for part in parts]
-    return transposed(b, taps[0] if size == 1 else b(ops.Concatenate, *taps, axis=x.rank - 1), inverse(order))
+    return transposed(b, concatenated(b, taps, x.rank - 1), inverse(order))
 
 
 @decompose(ops.Conv, "xnnpack", when=_is_over_planes)

@@ -20,7 +20,7 @@ from onnxtfl.ir.dims import is_static, known_size, known_sizes, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.sampling import FeatureMap, along_channels
-from onnxtfl.ir.reshape import reshape, transposed
+from onnxtfl.ir.reshape import concatenated, reshape, transposed
 from onnxtfl.rewriting.registry import lift_onnx
 
 
@@ -56,7 +56,7 @@ def _deform_conv(b: Builder, node: Node) -> Value:
             own = slice_axes(b, mask, {1: slice(g * len(taps), (g + 1) * len(taps))})
             sampled = sampled * along_channels(Term(b, reshape(b, own, (x.shape[0], len(taps) * count))))
         parts.append(reshape(b, sampled.value, (x.shape[0], len(taps), count, depth)))
-    joined = parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=3)
+    joined = concatenated(b, parts, 3)
     result = _contracted(b, joined, kernel, int(node.attr("group", 1)))
     image = transposed(b, reshape(b, result, (x.shape[0], *spatial, kernel.shape[0])), (0, 3, 1, 2))
     return image if bias is None else b(ops.Add, image, reshape(b, bias, (*bias.shape, 1, 1)))
@@ -77,6 +77,5 @@ def _contracted(b: Builder, samples: Value, kernel: Value, groups: int) -> Value
     for g in range(groups):
         own = slice_axes(b, samples, {3: slice(g * depth, (g + 1) * depth)})
         rows = slice_axes(b, flat, {0: slice(g * (out // groups), (g + 1) * (out // groups))})
-        axes = {"lhs_contracting_dimensions": (1, 3), "rhs_contracting_dimensions": (2, 1)}
-        parts.append(b(ops.DotGeneral, own, rows, **axes))
-    return parts[0] if groups == 1 else b(ops.Concatenate, *parts, axis=2)
+        parts.append(Term(b, own).dot(rows, (1, 3), (2, 1)).value)
+    return concatenated(b, parts, 2)

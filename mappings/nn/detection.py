@@ -25,7 +25,17 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import as_int64, dim_value, iota, reshape, transposed, unsqueezed
+from onnxtfl.ir.ops.loops import scan_attributes
+from onnxtfl.ir.reshape import (
+    as_int64,
+    concatenated,
+    dim_value,
+    iota,
+    reshape,
+    stacked_along,
+    transposed,
+    unsqueezed,
+)
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType, Type, tensor
 from onnxtfl.rewriting.registry import Form, decompose, lift_tfl, lower_tfl
@@ -83,12 +93,11 @@ def _class_by_class(b: Builder, node: Node) -> Value:
         for label in range(classes):
             indices, count = _first_of_equals(b, corners, _item(b, rows, label), operands)
             chosen = b(ops.Slice, indices, [0], reshape(b, count, (1,)), [1])
-            columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin, None, mode="constant")
+            columns = b(ops.Pad, reshape(b, chosen, (*chosen.shape, 1)), margin)
             parts.append(b(ops.Add, columns, np.asarray([[batch, label, 0]], np.int32)))
     if not parts:
         return constant(np.zeros((0, 3), np.int64))
-    joined = parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
-    return b(ops.Convert, joined, dtype=DType.INT64)
+    return b(ops.Convert, concatenated(b, parts, 0), dtype=DType.INT64)
 
 
 def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequence[Value]) -> tuple[Value, Value]:
@@ -101,7 +110,7 @@ def _first_of_equals(b: Builder, corners: Value, scores: Value, operands: Sequen
     inside = b(ops.NonZero, (Term(b, scores) > Term(b, least)).value)
     last = b(ops.Convert, dim_value(b, scores.shape[0], scores), dtype=DType.INT64)
     found = b(ops.Concatenate, b(ops.Reshape, inside, [-1]), last, axis=0)
-    more = b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(_LOWEST, scores), mode="constant")
+    more = b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(_LOWEST, scores))
     count = b(ops.Shape, found)
     _, places = b.many(ops.TopK, b(ops.Gather, more, found, axis=0), count, axis=0, dtype=DType.INT32)
     order = b(ops.Convert, b(ops.Gather, found, places, axis=0), dtype=DType.INT32)
@@ -126,16 +135,15 @@ def _list_by_list(b: Builder, node: Node, operands: Sequence[Value]) -> Value:
     captures = [boxes, *(v for v in operands if not v.is_constant)]
     types = [tensor(scores.dtype, count), tensor(DType.INT64), *(v.type for v in captures)]
     body = _round_of_lists(types, operands, bool(node.attr("center_point_box")))
-    flags = {"carried": 0, "axes": (0, 0), "reversed": (False, False)}
-    collected = {"result_axes": (0, 0), "result_reversed": (False, False)}
-    indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags, **collected)
+    flags = scan_attributes(0, (0, 0), (0, 0))
+    indices, counts = b.many(ops.Scan, None, lists, owners.value, *captures, body=body, **flags)
     places = Term(b, range_below(b, indices.shape[1], indices)).to(DType.INT32)
     chosen = b(ops.NonZero, (places < Term(b, unsqueezed(b, counts, [1]))).value)
     number = Term(b, b(ops.Gather, chosen, np.asarray(0), axis=0))
     batch = number // Term(b, per_batch)
     kept = Term(b, b(ops.GatherND, indices, transposed(b, chosen, (1, 0)))).to(DType.INT64)
     columns = (batch, number - batch.apply(ops.Mul, per_batch), kept)
-    return b(ops.Concatenate, *(unsqueezed(b, column.value, [1]) for column in columns), axis=1)
+    return stacked_along(b, [column.value for column in columns], 1)
 
 
 def _round_of_lists(types: Sequence[Type | None], operands: Sequence[Value], centered: bool) -> Graph:
@@ -176,34 +184,27 @@ def _thresholds(b: Builder, node: Node) -> tuple[Term, Value, Value]:
 
 
 def _corners(b: Builder, boxes: Value, centered: bool) -> Term:
-    """Return boxes [n, 4] as minimum and maximum corners."""
-    first, second = (Term(b, b(ops.Slice, boxes, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
+    """Return boxes [n, 4] as minimum and maximum corners [n + 1, 4], the last ones 0."""
+    first, second = (Term(b, slice_axes(b, boxes, {1: slice(i, i + 2)})) for i in (0, 2))
     half = second * 0.5
     low, high = (first - half, first + half) if centered else (first.min(second), first.max(second))
-    return low.apply(ops.Concatenate, high, axis=1)
+    return low.apply(ops.Concatenate, high, axis=1).apply(ops.Pad, np.asarray([[0, 1], [0, 0]]))
 
 
 def _with_one_more(b: Builder, boxes: Value, centered: bool, never: Term, source: Value) -> Value:
     """Return corners [n + 1, 4] such that the kernel chooses each box at most once, and the added last one never.
 
-    `source` [batches, n, 4]: from which n is read.
-    """
-    corners = b(ops.Pad, _corners(b, boxes, centered).value, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
-    return _chosen_once(Term(b, corners), never, source)
-
-
-def _chosen_once(corners: Term, never: Term, source: Value) -> Value:
-    """Move boxes that suppress no other box to where each overlaps only itself; `never`: whether all are such.
-
-    Their number is read from `source`, so that this arithmetic does not wait for the ops on the corners.
+    Boxes that suppress no other box are moved to where each overlaps only itself; `never`: whether all are such.
+    `source` [batches, n, 4]: from which n is read, so that this arithmetic does not wait for the ops on the corners.
     """
     constantly = never.value.is_constant
     if constantly and never.value.numpy().item():
-        return _distant(corners.b, source).value
-    low, high = (Term(corners.b, slice_axes(corners.b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
+        return _distant(b, source).value
+    corners = _corners(b, boxes, centered)
+    low, high = (Term(b, slice_axes(b, corners.value, {1: slice(i, i + 2)})) for i in (0, 2))
     # a box given by its center may have a negative size: its area counts as 0
     is_flat = (high - low).max(0.0).reduce("prod", [1]) <= 0
-    return (is_flat if constantly else is_flat | never).choose(_distant(corners.b, source), corners).value
+    return (is_flat if constantly else is_flat | never).choose(_distant(b, source), corners).value
 
 
 def _distant(b: Builder, source: Value) -> Term:
@@ -231,7 +232,7 @@ def _select_in_onnx(b: Builder, node: Node) -> list[Value]:
     missing = b(ops.Concatenate, np.zeros(1, np.int64), b(ops.Sub, vectors[0], count), axis=0)
     table = reshape(b, missing, (1, 2))
     kept = b(ops.Gather, scores, chosen, axis=0)
-    padded = [b(ops.Pad, v, table, None, mode="constant") for v in (chosen, kept)]
+    padded = [b(ops.Pad, v, table) for v in (chosen, kept)]
     for value, old in zip(padded, node.results, strict=False):
         value.type = old.type
     return [*padded, reshape(b, b(ops.Convert, count, dtype=DType.INT32), ())]
@@ -265,8 +266,8 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     boxes, scores, limit, overlap, least = (node.operand(i) for i in range(5))
     if not _is_zero(sigma) and not (least.is_constant and float(least.numpy()) >= 0):
         assume(f"no score of {shown_name(node)} that is above its threshold is negative")
-    corners = b(ops.Pad, _corners(b, boxes, False).value, np.asarray([[0, 1], [0, 0]]), None, mode="constant")
-    one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores), mode="constant"))
+    corners = _corners(b, boxes, False).value
+    one_more = Term(b, b(ops.Pad, scores, np.asarray([[0, 1]]), b.scalar(-np.inf, scores)))
     spread = Term(b, reshape(b, sigma, ()))
     scale = (spread > 0).choose(spread.constant(-0.5) / spread, 0.0)
     count = (Term(b, scores) > Term(b, least)).to(DType.INT32).reduce("sum", [0], keepdims=False)
@@ -274,7 +275,7 @@ def _select_softly(b: Builder, node: Node, sigma: Value) -> list[Value]:
     carried = [one_more.value, constant(np.asarray(0, np.int32))]
     body = _round_of_soft_selection([v.type for v in (*carried, *captures)])
     rounds = reshape(b, b(ops.Convert, limit, dtype=DType.INT64), ())
-    flags = {"carried": 2, "result_axes": (0, 0), "result_reversed": (False, False)}
+    flags = scan_attributes(2, result_axes=(0, 0))
     _, chosen, indices, kept = b.many(ops.Scan, rounds, *carried, *captures, body=body, **flags)
     for value, old in zip((indices, kept), node.results, strict=False):
         value.type = old.type
@@ -301,8 +302,8 @@ def _round_of_soft_selection(types: Sequence[Type | None]) -> Graph:
 def _overlaps(boxes: Term, box: Term) -> Term:
     """Return the intersection over union of boxes [n, 4] and a box [4] as [n]; 0 for boxes of area 0."""
     b = boxes.b
-    low, high = (Term(b, b(ops.Slice, boxes.value, [0, i], [1 << 30, i + 2], [1, 1])) for i in (0, 2))
-    low_of, high_of = (Term(b, b(ops.Slice, box.value, [i], [i + 2], [1])) for i in (0, 2))
+    low, high = (Term(b, slice_axes(b, boxes.value, {1: slice(i, i + 2)})) for i in (0, 2))
+    low_of, high_of = (Term(b, slice_axes(b, box.value, {0: slice(i, i + 2)})) for i in (0, 2))
     sizes = ((high - low), (high_of - low_of), (high.min(high_of) - low.max(low_of)).max(0.0))
     areas = [size.at(0, size.rank - 1) * size.at(1, size.rank - 1) for size in sizes]
     found = areas[2] / (areas[0] + areas[1] - areas[2])

@@ -91,7 +91,7 @@ def _selected(b: Builder, boxes: Value, scores: Value, most: int, options: _Opti
 
 def _padded(b: Builder, x: Value, count: int) -> Value:
     """Return the vector padded with `count` zeros at the end."""
-    return b(ops.Pad, x, np.asarray([[0, count]]), None, mode="constant")
+    return b(ops.Pad, x, np.asarray([[0, count]]))
 
 
 def _column(b: Builder, rows: Value, i: int) -> Value:
@@ -109,9 +109,7 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
     found = _kept(b, picked, options)
     chosen = [found.choose(Term(b, b(ops.Gather, v, places, axis=0)).to(DType.FLOAT32), 0.0) for v in (labels, top)]
     wide = [(0, 0), (0, options.labels - count)]
-    chosen = [
-        v if count == options.labels else v.apply(ops.Pad, np.asarray(wide), None, mode="constant") for v in chosen
-    ]
+    chosen = [v if count == options.labels else v.apply(ops.Pad, np.asarray(wide)) for v in chosen]
     corners = found.choose(Term(b, b(ops.Gather, boxes, places, axis=0)), 0.0)
     each = b(ops.Tile, unsqueezed(b, corners.value, [1]), np.asarray([1, options.labels, 1]))
     if count < options.labels:
@@ -124,7 +122,7 @@ def _fast(b: Builder, boxes: Value, scores: Value, options: _Options) -> list[Va
 
 
 def _kept(b: Builder, picked: Value, options: _Options) -> Term:
-    """Return a column: whether each output row holds a detection."""
+    """Return a column: whether each output row is a detection."""
     index = np.arange(options.most, dtype=np.int64)
     below = b(ops.Compare, index, b(ops.Shape, picked), comparison_direction="LT")
     return Term(b, unsqueezed(b, below, [1]))
@@ -142,7 +140,7 @@ def _regular(b: Builder, boxes: Value, scores: Value, options: _Options) -> list
     labels, places = (_column(b, rows, i) for i in (1, 2))
     own = b(ops.GatherND, by_class, slice_axes(b, rows, {1: slice(1, 3)}))
     lowest = np.asarray(np.finfo(np.float32).min)
-    ranked = b(ops.Pad, own, np.asarray([[0, most]]), lowest, mode="constant")
+    ranked = b(ops.Pad, own, np.asarray([[0, most]]), lowest)
     top, order = b.many(ops.TopK, ranked, np.asarray([most]), axis=0)
     labels, places = (b(ops.Gather, _padded(b, v, most), order, axis=0) for v in (labels, places))
     found = _kept(b, own, options)
@@ -153,8 +151,5 @@ def _regular(b: Builder, boxes: Value, scores: Value, options: _Options) -> list
     results = [unsqueezed(b, v.value, [0]) for v in (corners, *flat)]
     repeated = most * options.labels
     if options.labels > 1:  # the kernel writes only the first ones
-        results = [
-            b(ops.Pad, v, np.asarray([(0, 0), (0, repeated - most), *[(0, 0)] * (v.rank - 2)]), None, mode="constant")
-            for v in results
-        ]
+        results = [b(ops.Pad, v, np.asarray([(0, 0), (0, repeated - most), *[(0, 0)] * (v.rank - 2)])) for v in results]
     return [*results, _count(b, own, most)]

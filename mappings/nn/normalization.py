@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.operands import on_terms
+from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import apply_activation, row
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
@@ -119,7 +120,7 @@ row(ops.BatchNormInference, onnx="BatchNormalization", attributes="epsilon", whe
 
 
 @lift_onnx("LayerNormalization", since=(17, ANY_VERSION))
-@lift_onnx("LayerNormalization", since=(1,), domain="com.microsoft")
+@lift_onnx("LayerNormalization", since=(1,), domain=MICROSOFT)
 def _layer_norm(b: Builder, node: Node) -> list[Value]:
     """Return the normalized x, the mean, and the inverse standard deviation.
 
@@ -154,7 +155,7 @@ def _affine(x: Term, scale: Value | None, bias: Value | None) -> Term:
 
 
 @lift_onnx("SimplifiedLayerNormalization", since=(ANY_VERSION,))
-@lift_onnx("SimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
+@lift_onnx("SimplifiedLayerNormalization", since=(1,), domain=MICROSOFT)
 @lift_onnx("RMSNormalization", since=(23,))
 def _rms_norm(b: Builder, node: Node) -> list[Value]:
     return list(_root_mean_square(Term(b, node.operand(0)), node, node.operand(1)))[: len(node.results)]
@@ -167,7 +168,7 @@ def _root_mean_square(x: Term, node: Node, scale: Value) -> tuple[Value, Value]:
     return _affine((wide * inverse).to(scale.dtype), scale, None).value, inverse.value
 
 
-@lift_onnx("SkipLayerNormalization", since=(1,), domain="com.microsoft")
+@lift_onnx("SkipLayerNormalization", since=(1,), domain=MICROSOFT)
 def _skip_layer_norm(b: Builder, node: Node) -> list[Value]:
     """Return the output, the mean and inverse standard deviation (float32), and the sum before normalization."""
     x = _sum(b, node, 4)
@@ -183,7 +184,7 @@ def _sum(b: Builder, node: Node, extra: int) -> Term:
     return total if third is None else total.apply(ops.Add, third)
 
 
-@lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain="com.microsoft")
+@lift_onnx("SkipSimplifiedLayerNormalization", since=(1,), domain=MICROSOFT)
 def _skip_rms_norm(b: Builder, node: Node) -> list[Value]:
     """Return the same results as SkipLayerNormalization; the mean is not computed (0 in ONNX Runtime)."""
     x = _sum(b, node, 3)

@@ -18,12 +18,12 @@ from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.numeric import lowest
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import dim_value, iota, reshape, with_unit_axis
+from onnxtfl.ir.reshape import dim_value, iota, reshape, stacked_along
 from onnxtfl.ir.types import DType
 
 
 def numbered(b: Builder, x: Value) -> Value:
-    """Return a tensor like `x` that holds the position of each element in the flattened `x`, as int32."""
+    """Return a tensor like `x` with the position of each element in the flattened `x`, as int32."""
     count = Term(b, b(ops.Shape, x, dtype=DType.INT32)).reduce("prod", [0])
     return reshape(b, iota(b, count.value), x.shape, x)
 
@@ -41,7 +41,7 @@ def pool_with_indices(b: Builder, node: Node) -> list[Value]:
         counts[axis] = count
     check_elements(math.prod(known_sizes(counts)), "the indices of the windows")
     taps = list(ops.window_taps(b, found.operand(b, x, float(lowest(x.dtype.numpy))), dims, window))
-    stack = b(ops.Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
+    stack = stacked_along(b, taps, x.rank)
     best = b(ops.Reduce, stack, [x.rank], kind="max", keepdims=False)
     which = b(ops.ArgMax, stack, axis=x.rank, keepdims=False)
     assert found.amounts is not None

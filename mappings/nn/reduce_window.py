@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onnxtfl.build.stablehlo import combining_op, int_list
+from onnxtfl.build.stablehlo import body_as_it_is, combining_op, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
@@ -62,11 +62,9 @@ def _reduced(b: Builder, x: Value, start: Value, kind: str, window: Window) -> V
     if x.dtype is DType.BOOL:
         kind = _OF_BOOLS.get(kind, kind)
     elif kind in ("all", "any"):
-        held = (Term(b, v).differs(0).value for v in (x, start))
-        return b(ops.Convert, b(ops.ReduceWindow, *held, kind=kind, **attributes), dtype=x.dtype)
+        nonzero = (Term(b, v).differs(0).value for v in (x, start))
+        return b(ops.Convert, b(ops.ReduceWindow, *nonzero, kind=kind, **attributes), dtype=x.dtype)
     return b(ops.ReduceWindow, x, start, kind=kind, **attributes)
 
 
-@regions_of("tfl.STABLEHLO_REDUCE_WINDOW")
-def _body_as_it_is(node: Node) -> None:
-    """Convert the body as a region: the file has the types of its inputs."""
+regions_of("tfl.STABLEHLO_REDUCE_WINDOW")(body_as_it_is)

@@ -14,6 +14,7 @@ import itertools
 import numpy as np
 
 from onnxtfl.build.rows import row
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
@@ -53,13 +54,11 @@ def _onnx_roi_align(node: Node, opset: int) -> Form | None:
 @decompose(ops.RoiAlign)
 def _roi_align_apart(b: Builder, node: Node) -> Value:
     """Gather the four neighbors of all samples, interpolate, and pool the cells."""
-    x, rois, count = node.operand(0), node.operand(1), int(node.attr("sampling_ratio"))
+    x, count = node.operand(0), int(node.attr("sampling_ratio"))
     known_size(x.shape[1], "the number of channels of a map with regions")
     if count == 0:
         return _densely_aligned(b, node)
-    half = node.attr("coordinate_transformation_mode") == "half_pixel"
-    scaled = Term(b, rois) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
-    x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
+    half, (x1, y1, x2, y2) = _corners(b, node)
     height, width = (size_in(b, d, x, DType.FLOAT32) for d in x.shape[2:])
     rows = _sides(_samples(y1, y2, int(node.attr("output_height")), count, half), height)
     columns = _sides(_samples(x1, x2, int(node.attr("output_width")), count, half), width)
@@ -71,6 +70,13 @@ def _roi_align_apart(b: Builder, node: Node) -> Value:
     return transposed(b, pooled, (0, 3, 1, 2))
 
 
+def _corners(b: Builder, node: Node) -> tuple[bool, list[Term]]:
+    """Whether coordinates are those of half pixels; x1, y1, x2, y2 of the regions in the feature map, each [n, 1]."""
+    half = node.attr("coordinate_transformation_mode") == "half_pixel"
+    scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
+    return half, [Term(b, slice_axes(b, scaled.value, {1: slice(i, i + 1)})) for i in range(4)]
+
+
 def _densely_aligned(b: Builder, node: Node) -> Value:
     """Average an adaptive number of samples (sampling_ratio = 0), one axis after the other.
 
@@ -79,10 +85,7 @@ def _densely_aligned(b: Builder, node: Node) -> Value:
     if node.attr("mode") == "max":
         raise UnsupportedError("the maximum of an adaptive number of samples (sampling_ratio = 0)")
     assume("no region of a RoiAlign is larger than the feature map")
-    x = node.operand(0)
-    half = node.attr("coordinate_transformation_mode") == "half_pixel"
-    scaled = Term(b, node.operand(1)) * float(node.attr("spatial_scale")) - (0.5 if half else 0.0)
-    x1, y1, x2, y2 = (Term(b, b(ops.Slice, scaled.value, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
+    x, (half, (x1, y1, x2, y2)) = node.operand(0), _corners(b, node)
     height, width = (size_or(d, 0) for d in x.shape[2:])
     if not height * width:
         raise UnsupportedError(
@@ -146,14 +149,12 @@ def _samples(start: Term, end: Term, cells: int, count: int, half: bool) -> Term
 
 def _sides(places: Term, size: Term | float) -> _Side:
     """Return the two neighbors of each coordinate and their weights, which are 0 more than one element outside."""
-    b = places.b
-    inside = Term(b, b(ops.Convert, ((places >= -1.0) & (places <= size)).value, dtype=places.dtype))
+    inside = ((places >= -1.0) & (places <= size)).to(places.dtype)
     clipped = places.max(0.0).min(size - 1.0)
     low = clipped.floor()
     rest = clipped - low
     high = (low + 1.0).min(size - 1.0)
-    whole = [Term(b, b(ops.Convert, place.value, dtype=DType.INT32)) for place in (low, high)]
-    return [(whole[0], (1.0 - rest) * inside), (whole[1], rest * inside)]
+    return [(low.to(DType.INT32), (1.0 - rest) * inside), (high.to(DType.INT32), rest * inside)]
 
 
 def _column(term: Term) -> Term:

@@ -39,9 +39,8 @@ def _affine_grid(b: Builder, node: Node) -> Value:
     columns = [p.along(i, rank + 1).apply(ops.BroadcastTo, shape) for i, p in reversed([*enumerate(places)])]
     ones = columns[0].constant(1.0).apply(ops.BroadcastTo, shape)
     table = columns[0].apply(ops.Concatenate, *columns[1:], ones, axis=rank).apply(ops.Reshape, [-1, rank + 1])
-    axes = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (1,), "output_permutation": (0, 2, 1)}
-    grid = b(ops.DotGeneral, theta, table.value, **axes)
-    return reshape(b, grid, (theta.shape[0], *counts, rank), theta, size)
+    grid = Term(b, theta).dot(table, (2,), (1,), output_permutation=(0, 2, 1))
+    return reshape(b, grid.value, (theta.shape[0], *counts, rank), theta, size)
 
 
 def _centers(count: Term, corners: bool) -> Term:

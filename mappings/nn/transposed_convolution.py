@@ -80,7 +80,7 @@ def _cropping(node: Node, window: Window, x: Value) -> tuple[int, ...]:
 
     Source: ONNX ConvTranspose-11: total = stride * (size - 1) + output_padding + span - output_shape; if it is
     odd, SAME_UPPER crops more at the end, other modes more at the beginning. ONNX Runtime does so for version 1 too,
-    whose text says the opposite. If it is negative, output_shape extends the end, and auto_pad crops nothing: the
+    whose text says the opposite. If it is negative, output_shape extends the end, and auto_pad does not crop: the
     result is then smaller than size * stride (ONNX's shape inference agrees).
     """
     rank, auto_pad = window.rank, node.attr("auto_pad") or "NOTSET"

@@ -34,4 +34,4 @@ def _max_unpool(b: Builder, node: Node) -> Value:
     more = b(ops.Sub, wanted, dim_vector(b, shape, x))
     columns = reshape(b, more, (len(shape), 1))
     table = b(ops.Concatenate, np.zeros((len(shape), 1), np.int64), columns, axis=1)
-    return b(ops.Pad, full, table, None, mode="constant")
+    return b(ops.Pad, full, table)

@@ -57,7 +57,7 @@ for _row in _MICROSOFT_ROWS:
     qoperator(f"QLinear{_row.of}", _row, MICROSOFT)
 
 
-@lift_onnx("QLinearSoftmax", since=(1,), domain="com.microsoft")
+@lift_onnx("QLinearSoftmax", since=(1,), domain=MICROSOFT)
 def _quantized_softmax(b: Builder, node: Node) -> Value:
     """QLinearSoftmax; `opset` is that of the original Softmax."""
     version = 13 if node.attr("opset", 13) >= 13 else 11

@@ -239,7 +239,7 @@ def _dequantize_onnx(node: Node, opset: int) -> Form | None:
     if _has_other_type(node):
         return None
     domain = linear_domain(node.operand(0).dtype, opset)
-    return Form("DequantizeLinear", tuple(v for v in node.operands if v is not None), _block(node), domain=domain)
+    return Form("DequantizeLinear", tuple(node.present_operands), _block(node), domain=domain)
 
 
 @decompose(ops.QuantizeLinear, "onnx", when=lambda node: node.operand(0).dtype is not node.operand(1).dtype)

@@ -22,7 +22,7 @@ from onnxtfl.ir.dims import at_most, differ, is_nonnegative, is_static, known_si
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import attributes_of
-from onnxtfl.ir.reshape import dim_value, iota, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import concatenated, dim_value, iota, reshape, stacked_along, transposed, unsqueezed
 from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lower_onnx, lower_tfl
@@ -110,7 +110,7 @@ def _lifted(b: Builder, node: Node, operands: Sequence[_Given]) -> list[Value]:
     weights = operands[1]
     single = isinstance(weights, Value) and weights.rank == _RANKS["weights"] - 1
     whole = outputs[0] if single else _sequence(b, outputs, batch_major)
-    last = [_joined(b, s, int(batch_major)) for s in states]
+    last = [stacked_along(b, s, int(batch_major)) for s in states]
     axis = 0 if batch_major else 1
     return [whole, *(_with_steps(b, s, operands[4], operands[5 + i], axis) for i, s in enumerate(last))]
 
@@ -131,15 +131,8 @@ def _with_steps(b: Builder, last: Value, lengths: _Given, initial: _Given, axis:
 def _sequence(b: Builder, outputs: Sequence[Value], batch_major: bool) -> Value:
     """Concatenate the outputs [steps, batch, cells] of the directions, in the axis order of `layout`."""
     steps, batch, cells = outputs[0].shape
-    whole = outputs[0] if len(outputs) == 1 else b(ops.Concatenate, *outputs, axis=2)
-    split = reshape(b, whole, (steps, batch, len(outputs), cells))
+    split = reshape(b, concatenated(b, outputs, 2), (steps, batch, len(outputs), cells))
     return transposed(b, split, (1, 0, 2, 3) if batch_major else (0, 2, 1, 3))
-
-
-def _joined(b: Builder, values: Sequence[Value], axis: int) -> Value:
-    """Concatenate `values`, one per direction, along a new axis."""
-    parts = [unsqueezed(b, value, [axis]) for value in values]
-    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=axis)
 
 
 def _attributes(node: Node, layer: _Kind) -> Iterator[dict[str, Any]]:
@@ -216,7 +209,7 @@ def _of_direction(b: Builder, x: _Given, index: int, count: int, axis: int, rank
 
 def _halves(b: Builder, bias: Value | None) -> list[Value | None]:
     """Return the biases of the input's product and of the recurrent product."""
-    return [None, None] if bias is None else [*b.many(ops.Split, bias, None, axis=0, count=2)]
+    return [None, None] if bias is None else [*b.many(ops.Split, bias, axis=0, count=2)]
 
 
 def _summed(b: Builder, biases: Sequence[Value | None]) -> Value | None:
@@ -262,7 +255,7 @@ def layer_onnx(node: Node, opset: int) -> Form | None:
         output, *rest = made
         output = output if count == 1 else transposed(b, output, (0, 2, 1, 3))
         output = reshape(b, output, node.results[0].shape, output, x)
-        each = [[v] if count == 1 else b.many(ops.Split, v, None, axis=0, count=count) for v in rest]
+        each = [[v] if count == 1 else b.many(ops.Split, v, axis=0, count=count) for v in rest]
         last = [parts[i] for i in range(count) for parts in each]
         return [output, *(reshape(b, v, r.shape, v, x) for v, r in zip(last, node.results[1:], strict=True))]
 
@@ -312,7 +305,7 @@ def _with_direction(values: Sequence[Value | None]) -> Computed | None:
     if not found:
         return None
     type_ = found[0].tensor_type.with_shape((len(found), *found[0].shape))
-    return Computed(type_, lambda b: _joined(b, found, 0))
+    return Computed(type_, lambda b: stacked_along(b, found, 0))
 
 
 def _as_int32(x: Value | None) -> Value | Computed | None:
@@ -332,7 +325,7 @@ def _both_biases(directions: Sequence[ops.Direction], dtype: DType) -> Computed 
         check_elements(width, "the bias")
         zeros = constant(np.zeros(width), dtype)
         whole = [b(ops.Concatenate, *(zeros if v is None else v for v in pair), axis=0) for pair in pairs]
-        return _joined(b, whole, 0)
+        return stacked_along(b, whole, 0)
 
     return Computed(TensorType(dtype, (len(pairs), 2 * width)), compute)
 

@@ -8,6 +8,7 @@ import numpy as np
 from onnxtfl.mappings.recurrent.unidirectional import hybrid_rows
 
 from onnxtfl.build.rows import apply_activation
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -37,7 +38,7 @@ def _svdf(b: Builder, node: Node) -> list[Value]:
     product = b(ops.DotGeneral, x, features, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(1,))
     newest = as_declared(b, unsqueezed(b, product, [2]), state.type)
     memory = reshape_inferred(b, state, [-1, filters, steps])
-    older = b(ops.Slice, memory, [0, 0, 1], [_FAR, _FAR, _FAR], [1, 1, 1])
+    older = slice_axes(b, memory, {2: slice(1, None)})
     memory = b(ops.Concatenate, older, newest, axis=2)
     if state.is_quantized:  # the integer kernel ignores the activation
         output = _integer_units(b, node, memory) if _wraps(node) else _units(b, node, memory, times, node.optional(3))
@@ -71,6 +72,3 @@ def _integer_units(b: Builder, node: Node, memory: Value) -> Value:
     sums = _units(b, node, memory_32, times_32, None if bias is None else integers_of(b, bias))
     found = [q.scales[0] for v in (memory, times) if (q := quantization_of(v)) is not None]
     return (Term(b, sums).to(DType.FLOAT32) * math.prod(found)).value
-
-
-_FAR = (1 << 31) - 1

@@ -289,5 +289,5 @@ def _basic_lstm(b: Builder, node: Node) -> list[Value]:
 
 def _ordered(b: Builder, gates: Value) -> Value:
     """Reorder gates input, candidate, forget, output to the order of Lstm."""
-    parts = b.many(ops.Split, gates, None, axis=0, count=4)
+    parts = b.many(ops.Split, gates, axis=0, count=4)
     return b(ops.Concatenate, *(parts[i] for i in (0, 3, 2, 1)), axis=0)

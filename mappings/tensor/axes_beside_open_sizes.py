@@ -115,7 +115,7 @@ def _moved(b: Builder, x: Value, source: int, axis: int, count: int) -> Value:
 def _parts(b: Builder, x: Value, axis: int, count: int) -> list[Value]:
     """The `count` equal parts of an axis of known size: XNNPACK splits a tensor in up to four, and slices it."""
     if count <= MOST_SPLIT:
-        return b.many(ops.Split, x, None, axis=axis, count=count)
+        return b.many(ops.Split, x, axis=axis, count=count)
     size = known_size(x.shape[axis]) // count
     return [run_of(b, x, axis, i * size, (i + 1) * size) for i in range(count)]
 

@@ -14,7 +14,7 @@ from onnxtfl.build.qoperator import linear_domain
 from onnxtfl.build.rows import Number, ResultType, row
 from onnxtfl.build.stored import stored_dequantized, stored_in_bytes
 from onnxtfl.build.uint64 import SMALLEST_INT64, on_signed, split_words
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
@@ -27,7 +27,7 @@ from onnxtfl.ir.op import OPS
 from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import limits, shifted_to_int8
 from onnxtfl.ir.quantized import quantization_of
-from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.reshape import reshape, stacked_along, unsqueezed
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, requires_opset
@@ -67,7 +67,7 @@ def _cast(b: Builder, node: Node) -> Value:
 def _named(name: str) -> DType:
     dtype = _NAMES.get(name.upper()) or DType.__members__.get(name.upper())
     if dtype is None:
-        raise InvalidModelError(f"unknown element type {name!r}", code="E-FILE-009")
+        raise ValueError(f"unknown element type {name!r}")
     return dtype
 
 
@@ -82,7 +82,7 @@ def _converted(b: Builder, node: Node, dtype: DType) -> Value:
         return x
     rounding = node.attributes.get("round_mode", "up") if dtype is DType.FLOAT8E8M0 else "nearest"
     if rounding not in ops.Convert.attributes["rounding"].choices:
-        raise InvalidModelError(f"unknown round_mode {rounding!r}", code="E-FILE-009")
+        raise ValueError(f"unknown round_mode {rounding!r}")
     return b(ops.Convert, x, dtype=dtype, saturate=bool(node.attributes.get("saturate", 1)), rounding=rounding)
 
 
@@ -90,7 +90,7 @@ def _converted(b: Builder, node: Node, dtype: DType) -> Value:
 def _bit_cast(b: Builder, node: Node) -> Value:
     x, dtype = node.operand(0), dtype_from(node.attributes["to"])
     if x.dtype.bits != dtype.bits:
-        raise InvalidModelError(f"{x.dtype.value} and {dtype.value} differ in width", code="E-FILE-009")
+        raise ValueError(f"{x.dtype.value} and {dtype.value} differ in width")
     return x if dtype is x.dtype else b(ops.BitcastConvert, x, dtype=dtype)
 
 
@@ -115,8 +115,7 @@ def _bits_of_complex(b: Builder, x: Value, dtype: DType) -> Value:
         raise UnsupportedError(f"bits of {x.dtype.value} as {dtype.value}", code="E-TYPE-002")
     half = DType.FLOAT32 if DType.COMPLEX64 in (x.dtype, dtype) else DType.FLOAT64
     if x.dtype.is_complex:
-        parts = [unsqueezed(b, b(op, x), [x.rank]) for op in (ops.Real, ops.Imag)]
-        bits = Term(b, b(ops.Concatenate, *parts, axis=x.rank)).bits(dtype).value
+        bits = Term(b, stacked_along(b, [b(op, x) for op in (ops.Real, ops.Imag)], x.rank)).bits(dtype).value
         if dtype.bits >= half.bits:
             return bits
         return reshape(b, bits, (*x.shape, 2 * half.bits // dtype.bits), x)

@@ -52,7 +52,7 @@ def _keys(value: Value, body: Graph) -> list[Key] | None:
 
 
 def _both_orders(pair: Sequence[Value]) -> list[tuple[Value, Value]]:
-    """A pair and its reverse; nothing for no operands."""
+    """A pair and its reverse; an empty list for no operands."""
     return [(pair[0], pair[1]), (pair[1], pair[0])] if pair else []
 
 
@@ -115,7 +115,7 @@ def _is_equality(value: Value, key: Key) -> bool:
 
 
 def _same(a: Value, b: Value, pairs: Sequence[Value] = ()) -> bool:
-    """Whether `a` and `b` are computed alike; with `pairs`: from x and y, inputs in turn."""
+    """Whether `a` and `b` are computed by the same ops; with `pairs`: from x and y, inputs in turn."""
     if a in pairs or b in pairs:
         found = pairs.index(a) if a in pairs else -1
         return found >= 0 and found % 2 == 0 and b is pairs[found + 1]
@@ -128,7 +128,7 @@ def _same(a: Value, b: Value, pairs: Sequence[Value] = ()) -> bool:
 
 
 def _alike(one: Node, two: Node, pairs: Sequence[Value]) -> bool:
-    """Whether two nodes are the same op of values that are computed alike."""
+    """Whether two nodes are the same op of values that are computed by the same ops."""
     if one.op is not two.op or one.attributes != two.attributes or len(one.operands) != len(two.operands):
         return False
     each = zip(one.operands, two.operands, strict=True)

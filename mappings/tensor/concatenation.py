@@ -13,7 +13,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import estimated_size
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import reshape, transpose_and_merge, unsqueezed
+from onnxtfl.ir.reshape import reshape, stacked_along, transpose_and_merge
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.rewriting.registry import decompose, lift_tfl, upgrade
 
@@ -42,7 +42,7 @@ def _concat_1(b: Builder, node: Node) -> None:
 @decompose(ops.Concatenate, "tfl", "axes")
 def _concatenate_fewer_axes(b: Builder, node: Node) -> Value | None:
     """Merge the axes before and those after the concatenated one."""
-    parts = [v for v in node.operands if v is not None]
+    parts = node.present_operands
     if any(v.tensor_type.shape is None for v in parts) or parts[0].rank < 4:
         return None
     rank, axis = parts[0].rank, normalize_axis(node.attr("axis"), parts[0].rank)
@@ -95,4 +95,4 @@ def _elements(value: Value | None) -> int:
 def _pack(b: Builder, node: Node) -> Value:
     parts = [node.operand(i) for i in range(len(node.operands))]
     axis = normalize_axis(node.attr("axis", 0), parts[0].rank + 1)
-    return b(ops.Concatenate, *(unsqueezed(b, v, [axis]) for v in parts), axis=axis)
+    return stacked_along(b, parts, axis)

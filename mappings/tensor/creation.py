@@ -8,7 +8,7 @@ from onnxtfl.build.dtypes import dtype_from
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.rows import row
 from onnxtfl.build.sizes import range_below
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
@@ -34,7 +34,7 @@ def _constant(b: Builder, node: Node) -> Value:
             return constant(np.asarray(value, _PLAIN[kind]))
         if name in ("value", "sparse_value") and isinstance(value, TensorData):
             return constant(value)
-    raise InvalidModelError("has no value", code="E-FILE-009")
+    raise ValueError("has no value")
 
 
 @lift_onnx("ConstantOfShape", since=(9, 20, 21, 23, 24, 25))

@@ -33,7 +33,7 @@ def _dropout_with_test_mode(b: Builder, node: Node) -> None:
 
 @upgrade("Dropout", since=(12, 13, 22))
 def _dropout_of_operands(b: Builder, node: Node) -> None:
-    """Dropout-12: nothing is dropped unless the training mode is on and the ratio is not 0."""
+    """Dropout-12: all elements are kept unless the training mode is on and the ratio is not 0."""
     while len(node.operands) < 3:
         append_operand(node, None)
     training, ratio = node.operands[2], node.operands[1]

@@ -14,10 +14,10 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, low
 
 @lift_onnx("NonZero", since=(9, 13))
 def _nonzero(b: Builder, node: Node) -> Value:
-    return b(ops.NonZero, truth(b, node.operand(0)))
+    return b(ops.NonZero, is_nonzero(b, node.operand(0)))
 
 
-def truth(b: Builder, x: Value) -> Value:
+def is_nonzero(b: Builder, x: Value) -> Value:
     """Return x != 0."""
     return x if x.dtype is DType.BOOL else b(ops.Compare, x, b.scalar(0, x), comparison_direction="NE")
 
@@ -43,4 +43,4 @@ def _of_scalar(b: Builder, node: Node) -> Value:
 
 @lift_tfl("WHERE")
 def _where(b: Builder, node: Node) -> Value:
-    return b(ops.Transpose, b(ops.NonZero, truth(b, node.operand(0))), permutation=(1, 0))
+    return b(ops.Transpose, b(ops.NonZero, is_nonzero(b, node.operand(0))), permutation=(1, 0))

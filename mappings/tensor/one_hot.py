@@ -19,7 +19,7 @@ from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, low
 
 @lift_onnx("OneHot", since=(9, 11, 28))
 def _one_hot(b: Builder, node: Node) -> Value:
-    """OneHot: indices outside of [-depth, depth) select nothing; `values` is [off, on]."""
+    """OneHot: indices outside of [-depth, depth) select no element; `values` is [off, on]."""
     indices, depth, values = (Term(b, node.operand(i)) for i in range(3))
     places = indices if indices.dtype in (DType.INT32, DType.INT64) else indices.to(DType.INT64)
     size = Term(b, reshape(b, depth.to(places.dtype).value, ()))

@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within, spread_out
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, spread, unsqueezed
+from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, spread, stacked_along
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name
@@ -224,7 +224,7 @@ def _crop_computed_padding(b: Builder, node: Node) -> Value | Sequence[Value] | 
     before, after = before - excess[0] + excess[1], after - excess[1] + excess[0]
     limits = size + after.min(0)
     cut = b(ops.Slice, x, (-before).max(0).value, limits.value, constant(np.ones(axes), DType.INT32))
-    rows = b(ops.Concatenate, *(unsqueezed(b, side.max(0).value, [1]) for side in (before, after)), axis=1)
+    rows = stacked_along(b, [side.max(0).value for side in (before, after)], 1)
     padded = b(ops.Pad, cut, rows, node.optional(2), **node.attributes)
     padded.type = node.result.type  # the sizes of axes that are not padded are known
     return padded

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.operands import to_operand
+from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.runtime_axes import squeeze_axes, unsqueezed_at
 from onnxtfl.build.sizes import clamp_to_int32, int32_operands, may_hold_zeros, narrow_constant, vector_length
 from onnxtfl.ir import ops
@@ -121,7 +122,7 @@ def _unsqueeze(b: Builder, node: Node) -> Value:
     return unsqueezed_at(b, node.operand(0), node.operand(1))
 
 
-@lift_onnx("ExpandDims", since=(1,), domain="com.microsoft")
+@lift_onnx("ExpandDims", since=(1,), domain=MICROSOFT)
 @lift_tfl("EXPAND_DIMS")
 def _expand_dims(b: Builder, node: Node) -> Value:
     """Insert one axis, given as a scalar or a vector of one element."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxtfl.build.indices import flat_positions, nonnegative, resolved_rows, strides_of
 from onnxtfl.build.sizes import as_int32, int32_operands, narrow_constant, slice_axes, widen_constant
-from onnxtfl.build.stablehlo import combining_op, int_list
+from onnxtfl.build.stablehlo import body_as_it_is, combining_op, int_list
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -24,7 +24,7 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import real_of_stored_zero
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, iota, reshape, unsqueezed
+from onnxtfl.ir.reshape import as_int64, concatenated, dim_value, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl, regions_of
@@ -53,8 +53,8 @@ def _joined_first(b: Builder, node: Node) -> Value:
     kind, depth = node.attr("kind"), indices.size(-1)
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
     rows = reshape(b, indices, (count, depth), indices)
-    alike = b(ops.Compare, unsqueezed(b, rows, [1]), unsqueezed(b, rows, [0]), comparison_direction="EQ")
-    same = b(ops.Reduce, alike, [2], kind="all", keepdims=False)
+    is_equal = b(ops.Compare, unsqueezed(b, rows, [1]), unsqueezed(b, rows, [0]), comparison_direction="EQ")
+    same = b(ops.Reduce, is_equal, [2], kind="all", keepdims=False)
     joined = _joined(b, reshape(b, updates, (count, inner), updates), same, kind)
     joined = reshape(b, joined, updates.shape, updates)
     return b(ops.ScatterND, x, indices, b(_join(kind), b(ops.GatherND, x, indices), joined), kind="none")
@@ -243,7 +243,7 @@ def _picked(b: Builder, parts: Sequence[Value], sources: Array) -> Value:
         which = int(sources[start] >= first)
         begin = int(sources[start]) - which * first
         pieces.append(slice_axes(b, parts[which], {0: slice(begin, begin + int(stop - start))}))
-    return pieces[0] if len(pieces) == 1 else b(ops.Concatenate, *pieces, axis=0)
+    return concatenated(b, pieces, 0)
 
 
 def _has_kinds(node: Node, *kinds: str) -> bool:
@@ -280,7 +280,7 @@ def _last_written(b: Builder, node: Node) -> Value:
     x, indices, updates = (node.operand(i) for i in range(3))
     depth, count = indices.size(-1), product(indices.shape[:-1])
     places, inner = product(x.shape[:depth]), x.shape[depth:]
-    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    ids = _flat_ids(b, x, indices)
     news = reshape(b, updates, (count, *inner), indices, x)
     if _few_pairs(x, ids, 0, places):
         return _last_of_pairs(b, node)
@@ -305,11 +305,17 @@ def _last_written_of_few(b: Builder, node: Node) -> Value:
     return _last_of_pairs(b, node)
 
 
+def _flat_ids(b: Builder, x: Value, indices: Value) -> Value:
+    """The position that each index vector has among the merged indexed axes of `x`, as an int32 vector."""
+    places = flat_positions(b, indices, x.shape[: indices.size(-1)], x)
+    return as_int32(b, reshape(b, places, (product(indices.shape[:-1]),), indices))
+
+
 def _last_of_pairs(b: Builder, node: Node) -> Value:
     """Scatter onto zeros without the updates that a later one overwrites."""
     x, indices, updates = (node.operand(i) for i in range(3))
     depth, count = indices.size(-1), product(indices.shape[:-1])
-    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    ids = _flat_ids(b, x, indices)
     kept = _without_earlier(b, ids, reshape(b, updates, (count, *x.shape[depth:]), indices, x), 0)
     return _scatter_onto_zeros(b, x, indices, reshape(b, kept, updates.shape), "none")
 
@@ -370,7 +376,7 @@ def _scatter_by_segments(b: Builder, node: Node) -> Value | None:
     if x.dtype not in _SEGMENTED:
         return _scatter_by_pairs(b, node)
     sizes, inner, rows = x.shape[:depth], x.shape[depth:], product(indices.shape[:-1])
-    ids = as_int32(b, reshape(b, flat_positions(b, indices, sizes, x), (rows,), indices))
+    ids = _flat_ids(b, x, indices)
     flat = reshape(b, updates, (rows, *inner), indices)
     count = reshape(b, dim_value(b, product(sizes), x), ())
     joined = b(ops.SegmentReduce, flat, ids, count, kind=_REDUCTIONS.get(kind, kind))
@@ -391,7 +397,7 @@ def _scatter_by_pairs(b: Builder, node: Node) -> Value | None:
     count, inner = product(indices.shape[:-1]), product(x.shape[depth:])
     if exceeds(count * count * inner, MAX_PAIRS):
         return None
-    ids = as_int32(b, reshape(b, flat_positions(b, indices, x.shape[:depth], x), (count,), indices))
+    ids = _flat_ids(b, x, indices)
     same = b(ops.Compare, unsqueezed(b, ids, [1]), unsqueezed(b, ids, [0]), comparison_direction="EQ")
     flat = reshape(b, updates, (count, inner), indices, x)
     joined = _joined(b, flat, same, kind)
@@ -517,6 +523,4 @@ def _computation(body: object) -> Computation:
     return found
 
 
-@regions_of("tfl.STABLEHLO_SCATTER")
-def _body_as_it_is(node: Node) -> None:
-    """Convert the body as a region: the file has the types of its inputs."""
+regions_of("tfl.STABLEHLO_SCATTER")(body_as_it_is)

@@ -15,6 +15,7 @@ from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ops.loops import scan_attributes
 from onnxtfl.ir.reshape import as_int64, dim_vector, iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.types import DType
@@ -118,10 +119,9 @@ def _segments_by_loop(b: Builder, x: Value, ids: Value, count: int, kind: str) -
     old = body(ops.Gather, so_far, reshape(body, place.value, (1,)), axis=0)
     joined = body(joining(kind), old, row)
     joined = (Term(body, index) >= 0).choose(Term(body, joined), Term(body, old)).value
-    starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]), None, mode="constant")
+    starts = body(ops.Pad, reshape(body, place.value, (1,)), np.asarray([[0, 1]]))
     region.outputs = [body(ops.DynamicUpdateSlice, so_far, joined, starts)]
-    flags = {"carried": 1, "axes": (0, 0), "reversed": (False, False)}
-    return b.many(ops.Scan, None, start, x, ids, body=region, **flags)[0]
+    return b.many(ops.Scan, None, start, x, ids, body=region, **scan_attributes(1, (0, 0)))[0]
 
 
 def _blank(kind: str, dtype: DType) -> float:

@@ -29,7 +29,7 @@ from onnxtfl.ir.dims import Dim, is_open, is_static, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.slicing import positions_read
-from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, spread
+from onnxtfl.ir.reshape import as_int64, concatenated, dim_value, dim_vector, reshape, spread
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import shown_dim
 from onnxtfl.ir.source_names import shown_name
@@ -148,9 +148,9 @@ def _to_tfl_strided_slice(node: Node) -> Form:
     begins, begin_mask = _masked(node, 1, strides)
     ends, end_mask = _masked(node, 2, strides)
     if not isinstance(begins, Value) and not isinstance(ends, Value) and strides is not None:
-        nothing = (ends == 0) & (np.asarray(strides) > 0) & [not end_mask >> i & 1 for i in range(ends.size)]
-        begins = np.where(nothing, INT32_MAX, begins).astype(np.int32)
-        begin_mask &= ~sum(1 << i for i in np.flatnonzero(nothing).tolist())
+        is_empty = (ends == 0) & (np.asarray(strides) > 0) & [not end_mask >> i & 1 for i in range(ends.size)]
+        begins = np.where(is_empty, INT32_MAX, begins).astype(np.int32)
+        begin_mask &= ~sum(1 << i for i in np.flatnonzero(is_empty).tolist())
     others = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0}
     operands = (node.operand(0), begins, ends, narrow_constant(node.operand(3)))
     return Form("STRIDED_SLICE", operands, {"begin_mask": begin_mask, "end_mask": end_mask, **others})
@@ -276,13 +276,13 @@ def _check_counts(node: Node, items: Sequence[_Item]) -> None:
     """Raise UnsupportedError if the kernel would not fill a result with relative limits (`offset`).
 
     It takes the size of result axis i from entry i (also for axes without an entry), but copies up to the end of the
-    axis or `end_mask`, and nothing for an unmasked count of 0. Source: LiteRT
+    axis or `end_mask`, and no element for an unmasked count of 0. Source: LiteRT
     kernels/strided_slice.cc (ResizeOutputTensor), reference/strided_slice.h (EndForAxis, which reads a limit of -1 as
     the last element).
     """
     if any(kind == "whole" for kind, _, _ in items):
         message = "offset with axes without an entry, whose sizes the kernel reads out of bounds"
-        raise UnsupportedError(message, hint="give begin, end and strides an entry for each axis")
+        raise UnsupportedError(message, hint="write an entry of begin, end and strides for each axis")
     known, ends = [static_ints(node.operand(i)) for i in (1, 2, 3)], node.attr("end_mask", 0) or 0
     masked = [kind == "slice" and bool(ends >> i & 1) for i, (kind, _, _) in enumerate(items)]
     counts = known[1] or ()
@@ -512,4 +512,4 @@ def _start_vector(b: Builder, node: Node, first: int) -> Value:
     parts = [part.min((1 << 63) - 1) if part.dtype is DType.UINT64 else part for part in parts]
     sizes = [part.value.shape or (1,) for part in parts]
     flat = [reshape(b, as_int64(b, part.value), size) for part, size in zip(parts, sizes, strict=True)]
-    return flat[0] if len(flat) == 1 else b(ops.Concatenate, *flat, axis=0)
+    return concatenated(b, flat, 0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnxtfl.mappings.tensor.comparators import sorted_order
 
+from onnxtfl.build.stablehlo import body_as_it_is
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -32,9 +33,7 @@ def _bucketize(b: Builder, node: Node) -> Value:
 # --- StableHLO -------------------------------------------------------------------------------------------------------
 
 
-@regions_of("tfl.STABLEHLO_SORT")
-def _comparator_as_it_is(node: Node) -> None:
-    """Convert the comparator as a region: the file has the types of its inputs."""
+regions_of("tfl.STABLEHLO_SORT")(body_as_it_is)
 
 
 @lift_tfl("STABLEHLO_SORT")

@@ -15,6 +15,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.ops.loops import scan_attributes
 from onnxtfl.ir.reshape import as_int64, reshape, transposed, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
 from onnxtfl.ir.types import DType, Type
@@ -63,7 +64,7 @@ def _by_rounds(b: Builder, x: Value, k: int) -> list[Value]:
     """Select the first maximum of the remaining elements in each of `k` iterations."""
     left = constant(np.ones([known_size(d) for d in x.shape], np.bool_))
     body = _round(left.type, x)
-    flags = {"carried": 1, "result_axes": (0, 0), "result_reversed": (False, False)}
+    flags = scan_attributes(1, result_axes=(0, 0))
     _, values, indices = b.many(ops.Scan, constant(np.asarray(k, np.int64)), left, x, body=body, **flags)
     order = (*range(1, x.rank), 0)
     return [transposed(b, v, order) for v in (values, indices)]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnxtfl.dataclass import dataclass
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import is_static, known_size, product
@@ -42,7 +42,7 @@ def _lsh_projection(b: Builder, node: Node) -> Value:
     if weights is not None and weights.dtype is not DType.FLOAT32:
         raise UnsupportedError(f"weights of type {weights.dtype.value}, float32 expected", code="E-OP-006")
     if kind not in ("SPARSE", "DENSE"):
-        raise InvalidModelError(f"type {kind}", code="E-FILE-009")
+        raise ValueError(f"type {kind}")
     key = _key(b, reshape(b, seeds, (product(seeds.shape), 1)), x)
     hashes = _fingerprint(key).bits(DType.INT64).to(DType.FLOAT64)
     terms = hashes if weights is None else hashes * Term(b, weights).to(DType.FLOAT64)

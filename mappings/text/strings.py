@@ -15,14 +15,14 @@ from onnxtfl.build.qlinear import lift_op
 from onnxtfl.build.rows import row
 from onnxtfl.build.sequences import select_by_if
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_count, check_elements
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.reshape import concatenated, reshape, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx, lift_tfl, only_onnx, requires_opset
 
@@ -45,7 +45,7 @@ def _string_normalizer(b: Builder, node: Node) -> Value:
     """Return the strings [C] or [1, C] without stopwords; one empty string if none is left."""
     x, words = node.operand(0), [str(word) for word in node.attr("stopwords", ())]
     if x.rank not in (1, 2):
-        raise InvalidModelError(f"strings of rank {x.rank}, 1 or 2 expected", code="E-FILE-009")
+        raise ValueError(f"strings of rank {x.rank}, 1 or 2 expected")
     if node.attr("case_change_action", "NONE") != "NONE":
         raise UnsupportedError("TFLite has no kernel that changes the case of strings", hint=_FIRST)
     if not words:
@@ -71,7 +71,7 @@ def _tf_idf(b: Builder, node: Node) -> Value:
     """
     x = node.operand(0)
     if x.rank not in (1, 2):
-        raise InvalidModelError(f"sequences of rank {x.rank}, 1 or 2 expected", code="E-FILE-009")
+        raise ValueError(f"sequences of rank {x.rank}, 1 or 2 expected")
     pool = _Pool(node)
     rows = x if x.rank == 2 else reshape(b, x, (1, *x.shape), x)
     tokens = _numbered(b, rows, pool)
@@ -88,9 +88,9 @@ class _Pool:
     def __init__(self, node: Node) -> None:
         strings, integers = node.attr("pool_strings", None), node.attr("pool_int64s", None)
         if (strings is None) == (integers is None):
-            raise InvalidModelError("one of pool_strings and pool_int64s expected", code="E-FILE-009")
+            raise ValueError("one of pool_strings and pool_int64s expected")
         if (node.operand(0).dtype is DType.STRING) != (strings is not None):
-            raise InvalidModelError("the pool and the elements differ in type", code="E-FILE-009")
+            raise ValueError("the pool and the elements differ in type")
         self.tokens = np.asarray(integers if strings is None else strings, np.int64 if strings is None else object)
         self.shortest, self.longest = int(node.attr("min_gram_length")), int(node.attr("max_gram_length"))
         self.skips, self.mode = int(node.attr("max_skip_count")), node.attr("mode")
@@ -102,16 +102,16 @@ class _Pool:
         check_elements(self.columns * len(self.indexes), "the columns of the n-grams")
 
     def _check(self) -> None:
-        """Raise InvalidModelError if the attributes are inconsistent."""
+        """Raise ValueError if the attributes are inconsistent."""
         lengths = enumerate(pairwise(self.starts), 1)
         whole = all(0 <= a <= z and (z - a) % n == 0 for n, (a, z) in lengths)
         if self.mode not in ("TF", "IDF", "TFIDF"):
-            raise InvalidModelError(f"mode is {self.mode!r}, not TF, IDF or TFIDF", code="E-FILE-009")
+            raise ValueError(f"mode is {self.mode!r}, not TF, IDF or TFIDF")
         if not 0 < self.shortest <= self.longest < len(self.starts) or self.skips < 0:
-            raise InvalidModelError("lengths of n-grams that the pool does not have", code="E-FILE-009")
+            raise ValueError("lengths of n-grams that the pool does not have")
         count = sum((z - a) // n for n, (a, z) in enumerate(pairwise(self.starts), 1)) if whole else -1
         if len(self.indexes) != count or not count or self.indexes.min() < 0 or len(self.weights) != count:
-            raise InvalidModelError("ngram_indexes, weights and ngram_counts do not fit the pool", code="E-FILE-009")
+            raise ValueError("ngram_indexes, weights and ngram_counts do not fit the pool")
 
     def grams(self, length: int) -> Array:
         """Return the n-grams of one length as rows."""
@@ -152,7 +152,7 @@ def _count(tokens: Term, grams: Array, distance: int) -> Term:
     """
     b, reach = tokens.b, (grams.shape[1] - 1) * distance
     zeros = np.asarray([[0, 0], [0, reach]])
-    padded = b(ops.Pad, tokens.value, zeros, None, mode="constant") if reach else tokens.value
+    padded = b(ops.Pad, tokens.value, zeros) if reach else tokens.value
     found: Term | None = None
     for j, column in enumerate(grams.T):
         end = j * distance - reach
@@ -165,8 +165,7 @@ def _count(tokens: Term, grams: Array, distance: int) -> Term:
 
 def _weighted(b: Builder, counts: Sequence[Term], pool: _Pool) -> Term:
     """Return counts (IDF: at most 1) times the weights as floats [rows, n-grams]."""
-    values = [term.value for term in counts]
-    joined = Term(b, b(ops.Concatenate, *values, axis=1) if len(values) > 1 else values[0])
+    joined = Term(b, concatenated(b, [term.value for term in counts], 1))
     if pool.mode == "TF":
         return joined
     places = pool.counted(pool.indexes)
@@ -184,12 +183,11 @@ def _columns(b: Builder, grams: Term, pool: _Pool) -> Value:
     if len(set(places.tolist())) < len(places):
         matrix = np.zeros((len(places), pool.columns), np.float32)
         matrix[np.arange(len(places)), places] = 1
-        axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (0,)}
-        return grams.apply(ops.DotGeneral, constant(matrix), **axes).value
+        return grams.dot(matrix, (1,), (0,)).value
     sources = np.full(pool.columns, len(places), np.int64)
     sources[places] = np.arange(len(places))
     if len(places) < pool.columns:
-        grams = grams.apply(ops.Pad, np.asarray([[0, 0], [0, 1]]), None, mode="constant")
+        grams = grams.apply(ops.Pad, np.asarray([[0, 0], [0, 1]]))
     return grams.apply(ops.Gather, sources, axis=1).value
 
 
@@ -267,8 +265,8 @@ def _words(b: Builder, text: Value) -> tuple[Term, Term, Term]:
 def _joined(words: Term, places: Term, numbers: Term, patterns: Array) -> Value:
     """Return each n-gram: its first word, and the words at the distances of its pattern, joined by spaces."""
     b = words.b
-    space, nothing = (constant(np.asarray([text], object), DType.STRING) for text in (" ", ""))
-    after = b(ops.Concatenate, b(ops.StringConcat, space, words.value), nothing, axis=0)
+    space, empty = (constant(np.asarray([text], object), DType.STRING) for text in (" ", ""))
+    after = b(ops.Concatenate, b(ops.StringConcat, space, words.value), empty, axis=0)
     none = Term(b, reshape(b, b(ops.Shape, words.value), ()))
     result = words.apply(ops.Gather, places, axis=0)
     for distances in patterns.T[1:]:

@@ -27,7 +27,7 @@ class TfliteBreaker:
     def ways(self) -> Iterator[tuple[str, int]]:
         """Kinds of breaks and the index of the node among those of the main graph and of its regions."""
         for i, (_, node) in enumerate(_all_nodes(files.read(self.data).main)):
-            changing = [v for v in node.operands if v is not None and not v.is_constant]
+            changing = [v for v in node.present_operands if not v.is_constant]
             if changing:
                 yield from ((kind, i) for kind in _tfl_kinds(node))
 

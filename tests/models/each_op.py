@@ -140,7 +140,7 @@ def _before(value: Any) -> list[Any]:
     """The nodes that compute `value`, the last one first."""
     found = [value.producer]
     for node in found:
-        found += [v.producer for v in node.operands if v is not None and v.producer is not None]
+        found += [v.producer for v in node.present_operands if v.producer is not None]
     return list(dict.fromkeys(found))
 
 

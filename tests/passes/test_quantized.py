@@ -419,7 +419,7 @@ def test_narrowed_floats_stay_stored_as_they_are() -> None:
         wanted = run(graph, random_inputs(graph))
         step(graph)
         verify(graph)
-        values = [*graph.inputs, *graph.outputs, *(v for n in graph.nodes for v in n.operands if v is not None)]
+        values = [*graph.inputs, *graph.outputs, *(v for n in graph.nodes for v in n.present_operands)]
         assert {v.dtype for v in values} == {DType.FLOAT32} and all(v.is_quantized for v in values)
         np.testing.assert_array_equal(run(graph, random_inputs(graph))[0], wanted[0])
 

@@ -131,7 +131,7 @@ def test_two_halves_of_an_onnx_model_are_the_whole(run: Run, name: str, tmp_path
     inputs = {key[3:]: arrays[key] for key in arrays if key.startswith("in_")}
     last = files.read(whole).main.last
     assert last is not None
-    middle = list(dict.fromkeys(v.name or "" for v in last.operands if v is not None and not v.is_constant))
+    middle = list(dict.fromkeys(v.name or "" for v in last.present_operands if not v.is_constant))
     end = last.results[0].name or ""
     write_part(whole, first, None, middle, {})
     write_part(whole, second, middle, [end], {})

@@ -190,7 +190,7 @@ def test_weights_of_several_files_are_stored_once(tmp_path: Path) -> None:
 
 
 def _constants(model: Any) -> list[Any]:
-    values = (v for graph in model.graphs() for node in graph.nodes for v in node.operands if v is not None)
+    values = (v for graph in model.graphs() for node in graph.nodes for v in node.present_operands)
     return [v.data for v in values if v.data is not None]
 
 

@@ -437,17 +437,17 @@ def test_captures_become_operands() -> None:
     graph = read(parser.parse_model(CONTROL_FLOW))
     branch = only(graph, "If")
     then, other = branch.attributes["then_branch"], branch.attributes["else_branch"]
-    names = [v.name for v in branch.operands if v is not None]
+    names = [v.name for v in branch.present_operands]
     assert branch.attributes["captures"] == 3 and names == ["flag", "h", "flag", "x"]
     for inner in (then, other):
         assert [v.name for v in inner.inputs] == ["h", "flag", "x"]
     assert [v.is_constant for n in then.nodes for v in n.operands if v] == [False, True]
     nested = only(other, "If")
-    assert [v.name for v in nested.operands if v is not None] == ["flag", "x", "h"]
+    assert [v.name for v in nested.present_operands] == ["flag", "x", "h"]
     loop = only(graph, "Loop")
     assert loop.attributes["captures"] == 1 and len(loop.operands) == 4
     assert [v.name for v in loop.attributes["body"].inputs] == ["i", "go", "state", "h"]
-    inside = {id(v) for g in (then, other) for n in g.nodes for v in n.operands if v is not None}
+    inside = {id(v) for g in (then, other) for n in g.nodes for v in n.present_operands}
     assert not inside & {id(v) for v in branch.operands}
 
 

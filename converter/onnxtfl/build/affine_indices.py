@@ -89,7 +89,7 @@ def columns_of(indices: Value) -> list[AffineIndices] | None:
     elif node is None:
         return None
     elif node.op is ops.Concatenate and normalize_axis(node.attr("axis"), indices.rank) == indices.rank - 1:
-        parts = [columns_of(v) for v in node.operands if v is not None]
+        parts = [columns_of(v) for v in node.present_operands]
         for part in parts:
             found += part or [None]
     elif node.op is ops.FloorMod:

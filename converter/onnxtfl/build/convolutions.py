@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import differ, is_static
 from onnxtfl.ir.graph import Node, Value
@@ -18,7 +17,7 @@ from onnxtfl.ir.spatial import Window
 def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
     """The spatial sizes of an ONNX kernel, from its type or the attribute kernel_shape.
 
-    Raises InvalidModelError if these differ, UnsupportedError where the sizes are unknown.
+    Raises ValueError if these differ, UnsupportedError where the sizes are unknown.
     """
     given, shape = tuple(node.attr("kernel_shape", ())), kernel.tensor_type.shape
     sizes = shape[2:] if shape is not None else given
@@ -26,7 +25,7 @@ def kernel_sizes(node: Node, kernel: Value) -> tuple[int, ...]:
         return known_kernel_sizes(sizes)
     if len(given) != len(sizes) or any(map(differ, given, sizes)):
         message = f"kernel_shape is {list(given)}, the kernel has the shape {kernel.type}"
-        raise InvalidModelError(message, code="E-FILE-009")
+        raise ValueError(message)
     return given
 
 

@@ -10,7 +10,6 @@ from typing import Any, overload
 import numpy as np
 
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import min_and_max
@@ -87,14 +86,14 @@ def to_operand(name: str, default: Any = None, count: int | None = None) -> Upgr
 
 
 def finite_on_integers(node: Node, name: str) -> float:
-    """A float attribute, 0.0 if it is missing. Raises InvalidModelError if it is infinite or NaN in a quantized op.
+    """A float attribute, 0.0 if it is missing. Raises ValueError if it is infinite or NaN in a quantized op.
 
     Integer kernels multiply by an integer with a shift, which neither has.
     Source: LiteRT kernels/internal/quantization_util.cc (QuantizeMultiplier).
     """
     number = float(node.attr(name, 0.0))
     if not math.isfinite(number) and quantization_of(node.operand(0)) is not None:
-        raise InvalidModelError(f"{name} is {number}, by which no integer kernel multiplies", code="E-FILE-009")
+        raise ValueError(f"{name} is {number}, by which no integer kernel multiplies")
     return number
 
 

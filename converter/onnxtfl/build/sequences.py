@@ -11,7 +11,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Shape, is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
-from onnxtfl.ir.reshape import unsqueezed
+from onnxtfl.ir.reshape import stacked_along
 from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import OptionalType, SequenceType, TensorType
 from onnxtfl.rewriting.regions import is_sequence
@@ -29,7 +29,7 @@ def elements_of(value: Value) -> list[Value] | None:
     """
     maker = value.producer
     if maker is not None and maker.op is ops.Tuple:
-        return [v for v in maker.operands if v is not None]
+        return maker.present_operands
     if maker is not None and maker.op is ops.GetTupleElement:
         outer = elements_of(maker.operand(0))
         return None if outer is None else elements_of(outer[maker.attr("index")])
@@ -78,7 +78,7 @@ def stacked(b: Builder, sequence: Value, like: Value | None = None) -> Value:
         raise UnsupportedError("the sequence is empty, so the type of its elements is unknown", code="E-OP-006")
     shape = one_shape(*elements, first.shape)
     if elements:
-        return b(ops.Concatenate, *(unsqueezed(b, v, [0]) for v in elements), axis=0)
+        return stacked_along(b, elements, 0)
     if not is_static(shape):
         raise UnsupportedError(
             "the sequence is empty, and the shape of its elements is known only at run time", code="E-OP-006"

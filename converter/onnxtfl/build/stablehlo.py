@@ -12,6 +12,10 @@ def int_list(node: Node, name: str) -> list[int]:
     return [int(n) for n in node.attr(name) or ()]
 
 
+def body_as_it_is(node: Node) -> None:
+    """Convert the body of an op as a region: the file has the types of its inputs."""
+
+
 def combining_op(body: object) -> type[Op] | None:
     """The op of a lifted body that consists of one binary op on its two inputs; None for other bodies."""
     nodes = list(body.nodes) if isinstance(body, Graph) else []

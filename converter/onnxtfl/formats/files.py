@@ -56,7 +56,7 @@ def read(source: PathLike | Content | ModelProto) -> Model:
 
 def bytes_on_disk(model: Model, path: PathLike) -> int:
     """The size in bytes of the file of `model`, together with its files of external data."""
-    operands = (v for graph in model.graphs() for node in graph.walk() for v in node.operands if v is not None)
+    operands = (v for graph in model.graphs() for node in graph.walk() for v in node.present_operands)
     files = {id(v.data.file): v.data.file for v in operands if isinstance(v.data, FileData)}
     sizes = {os.path.realpath(f.path): f.size for f in files.values() if not isinstance(f, SourceBytes)}
     return sum((sizes | {os.path.realpath(path): os.path.getsize(path)}).values())

@@ -38,7 +38,7 @@ class Section:
 
     @property
     def model_type(self) -> str:
-        """What a TFLite model is for: "prefill_decode", "vision_encoder"; "" where the section does not say it."""
+        """What a TFLite model is for: "prefill_decode", "vision_encoder"; "" if the section has no such property."""
         return str(self.properties.get("model_type") or "").removeprefix(_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""What the sections of a .litertlm file with a tokenizer and with LlmMetadata say, in short texts.
+"""Short descriptions of the sections of a .litertlm file with a tokenizer and with LlmMetadata.
 
 LlmMetadata is a protocol buffer of LiteRT-LM; the fields that have a text here are read from its bytes, without the
 package that has its definition. Source: runtime/proto/llm_metadata.proto of LiteRT-LM 0.18.

@@ -15,7 +15,7 @@ from onnxtfl.ir.text import graph_lines, parse_graph
 from onnxtfl.ir.verify import verify
 
 MOST_BYTES = 1 << 30
-"""The largest file that is read: text is held in memory."""
+"""The largest file that is read: its text is read into memory."""
 _HINT = "correct the text (docs/neutral-graphs.md)"
 SHORT = 64
 """Constants with more elements are written in base64."""

@@ -129,7 +129,7 @@ class _Distance:
         node = value.producer
         self.graph, self.goal, self.feed, self.until = graph, goal, feed, until
         self.compared = node if node is not None and node.op is ops.Compare else None
-        self.wanted = [v for v in self.compared.operands if v] if self.compared is not None else [value]
+        self.wanted = self.compared.present_operands if self.compared is not None else [value]
         self.nodes = _needed(graph, self.wanted)
 
     def of(self, values: Sequence[Any]) -> float:
@@ -168,7 +168,7 @@ def _needed(graph: Graph, wanted: Sequence[Value]) -> list[Node]:
     nodes = []
     for node in reversed(list(graph.nodes)):
         if needed.intersection(node.results):
-            needed.update(v for v in node.operands if v is not None)
+            needed.update(node.present_operands)
             nodes.append(node)
     return nodes[::-1]
 

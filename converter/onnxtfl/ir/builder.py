@@ -184,7 +184,7 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
         or not node.op.folds(node)
     ):
         return None
-    sizes = [v.tensor_type for v in node.operands if v is not None] + [type_]
+    sizes = [v.tensor_type for v in node.present_operands] + [type_]
     if any(t.quantization is not None or not t.is_static for t in sizes):
         return None
     *read, made = (math.prod(map(known_size, t.shape or ())) for t in sizes)
@@ -271,7 +271,7 @@ def infers_better_sizes(node: Node) -> bool:
     before = [r.type for r in node.results]
     if node.regions or not any(map(_is_open, before)):
         return False
-    own, read = _symbols(before), _symbols([v.type for v in node.operands if v is not None])
+    own, read = _symbols(before), _symbols([v.type for v in node.present_operands])
     if own <= read:
         return False
     after = infer(node)

@@ -72,7 +72,7 @@ class Float16Evaluation(Simulation):
         return [x if grid is None else quantize(x, grid) for x, grid in zip(results, grids, strict=True)]
 
     def _is_known(self, node: Node) -> bool:
-        read = [v for v in node.operands if v is not None]
+        read = node.present_operands
         return all(map(self._is_constant, read)) and node.op.effect_of(node) is Effect.PURE
 
     def _is_constant(self, value: Value | None) -> bool:

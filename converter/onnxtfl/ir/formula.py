@@ -180,6 +180,11 @@ class Term:
         """The mean along `axes`, which are kept with size 1."""
         return self.reduce("mean", axes)
 
+    def dot(self, other: Term | Value | Array, axes: Vector, other_axes: Vector, **given: Any) -> Term:
+        """The sums of products along `axes`, and `other_axes` of `other`; `given`: attributes of DotGeneral."""
+        along = {"lhs_contracting_dimensions": tuple(axes), "rhs_contracting_dimensions": tuple(other_axes)}
+        return self.apply("DotGeneral", other, **along, **given)
+
     def along(self, axis: int, rank: int) -> Term:
         """Append unit axes to this vector, so that it broadcasts along `axis` of a tensor of `rank`."""
         after = [1] * (rank - 1 - axis)

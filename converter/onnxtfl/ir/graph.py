@@ -289,6 +289,11 @@ class Node:
         (value,) = self.results
         return value
 
+    @property
+    def present_operands(self) -> list[Value]:
+        """The operands that are not absent, in order."""
+        return [v for v in self.operands if v is not None]
+
     def operand(self, index: int) -> Value:
         """Operand `index`; ValueError if it is absent."""
         value = self.operands[index] if index < len(self.operands) else None
@@ -502,8 +507,8 @@ class Graph:
 
     @property
     def names_of_outputs(self) -> list[str]:
-        """The name of each output: `output_names`, else those of the values, "" for one without."""
-        return self.output_names or [value.name or "" for value in self.outputs]
+        """The name of each output: `output_names`, for further outputs those of the values, "" for one without."""
+        return [*self.output_names, *(value.name or "" for value in self.outputs[len(self.output_names) :])]
 
     def is_output(self, value: Value) -> bool:
         """Whether `value` is an output or the new value of a state."""

@@ -31,7 +31,7 @@ def values_of(
 
     A value is freed after its last use. `observe` is called before each node.
     """
-    operands = (v for node in graph.nodes for v in node.operands if v is not None)
+    operands = (v for node in graph.nodes for v in node.present_operands)
     uses = Counter(v for v in (*operands, *wanted) if not v.is_constant)
     simulation = current_simulation()
     evaluate = evaluate_node if simulation is None else simulation.evaluate

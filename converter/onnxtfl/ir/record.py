@@ -83,7 +83,7 @@ def _values(graph: Graph) -> Iterator[Value]:
     """Inputs, results and constants, those of regions too."""
     yield from graph.inputs
     for node in graph.walk():
-        yield from (v for v in node.operands if v is not None and v.is_constant)
+        yield from (v for v in node.present_operands if v.is_constant)
         yield from node.results
         for region in node.regions:
             yield from region.inputs

@@ -5,7 +5,7 @@ A size known only at run time is read from the shape of a tensor that has it, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -109,6 +109,16 @@ def unsqueezed(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 def with_unit_axis(b: Builder, x: Value, axis: int) -> Value:
     """Insert an axis of size 1 into `x` at `axis`."""
     return reshape(b, x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+def concatenated(b: Builder, parts: Sequence[Value], axis: int) -> Value:
+    """`parts` along `axis`; a single part is returned as it is."""
+    return parts[0] if len(parts) == 1 else b(Concatenate, *parts, axis=axis)
+
+
+def stacked_along(b: Builder, parts: Iterable[Value], axis: int) -> Value:
+    """`parts` of one shape, along a new axis, which is `axis` of the result."""
+    return concatenated(b, [unsqueezed(b, part, [axis]) for part in parts], axis)
 
 
 def transposed(b: Builder, x: Value, permutation: Sequence[int]) -> Value:

@@ -7,7 +7,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.packed import fields_per_byte
-from onnxtfl.ir.reshape import reshape, unsqueezed
+from onnxtfl.ir.reshape import reshape, stacked_along
 from onnxtfl.ir.types import DType
 
 
@@ -24,6 +24,6 @@ def fields_of(rest: Term, bits: int) -> list[Term]:
 def unpacked_rows(b: Builder, packed: Value, dtype: DType) -> Term:
     """Unpack bytes [..., n] at run time to float32 [..., n * fields]: the fields of each byte are adjacent."""
     fields = fields_of(Term(b, packed).to(DType.FLOAT32), dtype.bits)
-    whole = b(ops.Concatenate, *(unsqueezed(b, f.value, [packed.rank]) for f in fields), axis=packed.rank)
+    whole = stacked_along(b, [f.value for f in fields], packed.rank)
     shape = packed.shape
     return Term(b, reshape(b, whole, [*shape[:-1], shape[-1] * fields_per_byte(dtype)], packed))

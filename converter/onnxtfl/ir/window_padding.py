@@ -15,11 +15,10 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.ops.arithmetic import Div
-from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.extremes import Max
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.ops.pooling import AveragePool, pool_attributes
-from onnxtfl.ir.reshape import broadcast, dim_vector, spread, unsqueezed
+from onnxtfl.ir.reshape import broadcast, dim_vector, spread, stacked_along
 from onnxtfl.ir.shapes import static_ints
 from onnxtfl.ir.spatial import Window
 
@@ -51,8 +50,8 @@ def pad_axes(
     if (known := amounts.known()) is not None and not any(known):
         return x
     sides = [spread(b, side.value, dims, x.rank, 0) for side in (amounts.before, amounts.after)]
-    table = b(Concatenate, *(unsqueezed(b, side, [1]) for side in sides), axis=1)
-    return b(Pad, x, table, b.scalar(value, x) if isinstance(value, float) else value, mode="constant")
+    table = stacked_along(b, sides, 1)
+    return b(Pad, x, table, b.scalar(value, x) if isinstance(value, float) else value)
 
 
 def vector(b: Builder, entries: Sequence[int]) -> Term:

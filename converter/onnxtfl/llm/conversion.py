@@ -132,24 +132,38 @@ def convert(
     """
     started, given = time.perf_counter(), of_command(LLM, locals())
     model_kind(model, "model", ("a path", "bytes", "an onnx.ModelProto"))
-    from onnxtfl.llm.decoders import Decoder
     from onnxtfl.llm.kinds import kind_of
     from onnxtfl.llm.model_files import ModelFiles
 
     target, files, kind = _target(model, path), ModelFiles(model), kind_of(model)
-    sizes, has_embeddings = _sizes_of(kind, files, given, target), isinstance(kind, Decoder) and kind.has_embeddings
-    parts = _parts(files, given, sizes.context, has_embeddings) if _suffix(target) == CONTAINER else None
-    if parts is None and (tokenizer is not None or metadata is not None):
-        name = "metadata" if tokenizer is None else "tokenizer"
-        raise UsageError(f"a .tflite has no `{name}`", hint="write a .litertlm", code="E-USE-006")
+    sizes = _sizes_of(kind, files, given, target)
+    parts = _parts(kind, files, given, sizes.context, target)
     with Output(target, "model") as output:
         reports, compared = _write(model, kind, output, given, sizes, parts)
         output.keep_apart([model] if isinstance(model, str | os.PathLike) else [])
         size, problem = output.size(), _problem(compared, given["check"])
         if not problem or keep_failed:
             output.commit()
-    made = LlmConversion(
-        Path(target) if not problem or keep_failed else None,
+    kept = None if problem and not keep_failed else Path(target)
+    made = _conversion(kept, sizes, parts, reports, size, time.perf_counter() - started, compared)
+    if problem:
+        raise CheckFailedError(problem, conversion=made, hint=f"the result is kept in {made.path}" if made.path else "")
+    return made
+
+
+def _conversion(
+    path: Path | None,
+    sizes: Sizes,
+    parts: _Parts | None,
+    reports: Mapping[str, Report],
+    size: int,
+    seconds: float,
+    compared: CheckReport | None,
+) -> LlmConversion:
+    """The result of a conversion, of `size` bytes, from the reports of its signatures and of its check."""
+    assumed = (one.text for report in reports.values() for one in report.assumptions if not one.is_minor)
+    return LlmConversion(
+        path,
         sizes.prefill,
         sizes.context,
         tuple((name, dtype, _sizes(dims)) for name, dtype, dims in reports["decode"].inputs if "kv_cache" in name),
@@ -157,14 +171,11 @@ def convert(
         None if parts is None else parts.metadata,
         None if parts is None else parts.tokenizer.path,
         size,
-        time.perf_counter() - started,
+        seconds,
         platform_calls.peak_memory(),
         compared,
-        tuple(dict.fromkeys(one.text for report in reports.values() for one in report.assumptions if not one.is_minor)),
+        tuple(dict.fromkeys(assumed)),
     )
-    if problem:
-        raise CheckFailedError(problem, conversion=made, hint=f"the result is kept in {made.path}" if made.path else "")
-    return made
 
 
 def _sizes_of(kind: Kind, files: ModelFiles, given: Mapping[str, Any], target: PathLike) -> Sizes:
@@ -237,13 +248,19 @@ class _Parts:
     embedder: Path | None
 
 
-def _parts(files: ModelFiles, given: Mapping[str, Any], context: int, has_embeddings: bool) -> _Parts:
+def _parts(kind: Kind, files: ModelFiles, given: Mapping[str, Any], context: int, target: PathLike) -> _Parts | None:
+    """The parts of a container; None for a .tflite. Raises UsageError for options that only containers have."""
+    from onnxtfl.llm.decoders import Decoder
     from onnxtfl.llm.embedders import embedder_of
     from onnxtfl.llm.metadata import message_bytes, metadata_of
     from onnxtfl.llm.tokenizers import tokenizer_of
 
+    if _suffix(target) != CONTAINER:
+        if options := [name for name in ("tokenizer", "metadata") if given[name] is not None]:
+            raise UsageError(f"a .tflite has no `{options[0]}`", hint="write a .litertlm", code="E-USE-006")
+        return None
     metadata = metadata_of(files, given["metadata"], context)
-    embedder = embedder_of(files) if has_embeddings else None
+    embedder = embedder_of(files) if isinstance(kind, Decoder) and kind.has_embeddings else None
     return _Parts(tokenizer_of(files, given["tokenizer"]), metadata, message_bytes(metadata), embedder)
 
 

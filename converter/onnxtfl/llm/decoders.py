@@ -58,7 +58,7 @@ def decoder_of(graph: Graph, has_encoder: bool = False) -> Decoder:
     Raises UnsupportedError for another model than a decoder with caches, with what was looked for and found.
     """
     inputs = {str(v.name): v for v in graph.inputs}
-    names = graph.output_names or [str(v.name) for v in graph.outputs]
+    names = graph.names_of_outputs
     caches = tuple(_caches(graph, names))
     rest = {name: value for name, value in inputs.items() if name not in {c.past for c in caches}}
     tokens, attention, positions = (_named(rest, known) for known in (_TOKENS, _ATTENTION, _POSITIONS))

@@ -37,7 +37,7 @@ def embedder_to_tflite(model: Path, out: BinaryIO, options: Options) -> None:
     Raises UnsupportedError for a model with other inputs or outputs.
     """
     graph = files.read(model).main
-    inputs, outputs = [str(v.name) for v in graph.inputs], graph.output_names or [str(v.name) for v in graph.outputs]
+    inputs, outputs = [str(v.name) for v in graph.inputs], graph.names_of_outputs
     if len(inputs) != 1 or len(outputs) != 1 or not graph.inputs[0].dtype.is_integer:
         message = f"{model}: not a model from token ids to embeddings: its inputs are {', '.join(inputs)}"
         raise UnsupportedError(message, hint="name the result *.tflite", code="E-OP-010")

@@ -123,7 +123,7 @@ def _with_crosses(
 def _encoder_options(file: Path, options: Options, given: Shapes, length: int) -> tuple[Options, _Sizes]:
     """The options of the encoder, with the sizes of its inputs."""
     graph = files.read(file).main
-    outputs = graph.output_names or [str(v.name) for v in graph.outputs]
+    outputs = graph.names_of_outputs
     renamed = {name: cross for name in outputs if (cross := cross_name(name)) is not None}
     renamed = renamed or {outputs[0]: _STATES}
     found = dict(_sizes(graph.inputs, length))

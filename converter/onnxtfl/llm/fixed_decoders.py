@@ -67,6 +67,6 @@ def fixed_decoder_to_tflite(decoder: FixedDecoder, out: BinaryIO, options: Optio
 def cache_names(graph: Graph) -> Iterator[tuple[str, str]]:
     """The names of caches by those of the outputs, which end with a number more."""
     inputs = {str(v.name) for v in graph.inputs}
-    for name in graph.output_names or [str(v.name) for v in graph.outputs]:
+    for name in graph.names_of_outputs:
         if (cache := re.sub(r"_\d+$", "", name)) in inputs and name not in inputs:
             yield name, cache

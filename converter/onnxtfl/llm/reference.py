@@ -70,7 +70,7 @@ class Source:
     @cached_property
     def is_rough(self) -> bool:
         """Whether it computes in float16, or rounds operands of products."""
-        types = [v.type for node in files.read(self.file).main.walk() for v in node.operands if v is not None]
+        types = [v.type for node in files.read(self.file).main.walk() for v in node.present_operands]
         halves = any(isinstance(t, TensorType) and t.dtype in HALVES for t in types)
         return halves or may_round_operands(self.file)
 
@@ -156,7 +156,7 @@ class Growing(Source):
         from the start.
         """
         nodes = [node for node in self._model.main.walk() if node.attributes.get(WINDOWED)]
-        windowed = {v.name: n.attributes[WINDOW] for n in nodes for v in n.operands if v is not None}
+        windowed = {v.name: n.attributes[WINDOW] for n in nodes for v in n.present_operands}
         found = []
         for cache in self.decoder.caches:
             shape = list(self.entries.shapes[cache.name])

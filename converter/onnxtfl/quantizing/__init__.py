@@ -281,7 +281,7 @@ def _summary(graph: Graph) -> QuantizationSummary:
     """The types on which ops of a quantized tfl `graph` compute; ops that only move elements are counted too."""
     integer, hybrid, floats = Counter[str](), Counter[str](), list[FloatOp]()
     for node in graph.walk():
-        name, changing = node.op.name_in_file, [v for v in node.operands if v is not None]
+        name, changing = node.op.name_in_file, node.present_operands
         weights = any(v.is_quantized for v in changing if v.is_constant)
         changing = [v for v in changing if not v.is_constant]
         if any(is_real(v.type) for v in changing) and any(is_real(v.type) for v in node.results):

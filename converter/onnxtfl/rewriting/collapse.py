@@ -33,11 +33,13 @@ def collapse(builder: Builder, node: Node, limit: int) -> list[Value] | None:
     if not issubclass(node.op, Elementwise) or len(node.results) != 1:
         return None
     full = node.result.tensor_type.shape
-    if full is None or not all(isinstance(v.type, TensorType) and v.type.shape is not None for v in node.operands if v):
+    if full is None or not all(
+        isinstance(v.type, TensorType) and v.type.shape is not None for v in node.present_operands
+    ):
         return None
     shapes = [(1,) * (len(full) - v.rank) + v.shape if v is not None else None for v in node.operands]
     groups = _groups(full, [s for s in shapes if s is not None])
-    sources = [v for v in node.operands if v is not None]
+    sources = node.present_operands
     if len(groups) > limit:
         return _repeated(builder, node, full, sources) if limit else None
     operands = [
@@ -54,7 +56,7 @@ def with_unit_batch(builder: Builder, node: Node, most: int) -> list[Value] | No
     None if they have this form, or if axes cannot be merged.
     """
     full = node.result.tensor_type.shape if issubclass(node.op, Elementwise) and len(node.results) == 1 else None
-    sources = [v for v in node.operands if v is not None]
+    sources = node.present_operands
     if full is None or not all(isinstance(v.type, TensorType) and v.type.shape is not None for v in sources):
         return None
     shapes = [(1,) * (len(full) - v.rank) + v.shape for v in sources]

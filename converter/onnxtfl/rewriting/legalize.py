@@ -479,7 +479,7 @@ class _RefusedError(UnsupportedError):
 
 
 def _refused(node: Node, target: Target, refusals: Sequence[Refusal]) -> _RefusedError:
-    unranked = any(isinstance(v.type, TensorType) and v.type.shape is None for v in node.operands if v is not None)
+    unranked = any(isinstance(v.type, TensorType) and v.type.shape is None for v in node.present_operands)
     missing = "the rank of an operand is known only at run time" if unranked else "no form of it exists there"
     reason = "; ".join(dict.fromkeys(r.message for r in refusals)) or missing
     message = f"{target.title} cannot run this: {reason}"

@@ -232,7 +232,7 @@ def _copied(value: Value, created: Sequence[Node], node: Node) -> set[Value]:
     of the result.
     """
     found: set[Value] = set()
-    constants = {v for v in node.operands if v is not None and v.is_constant and quantization_of(v) is not None}
+    constants = {v for v in node.present_operands if v.is_constant and quantization_of(v) is not None}
     seen, work = {value}, [value]
     while work:
         value = work.pop()
@@ -371,7 +371,7 @@ def _lifted_steps(graph: Graph, node: Node, steps: Steps, expand: Expand) -> Seq
             assert results.producer is not None
             for inner_node in inserted:
                 lift_node(graph, inner_node, expand)
-            outputs = [v for v in results.producer.operands if v is not None]
+            outputs = results.producer.present_operands
             graph.remove(results.producer)
             step = steps.send(outputs)
     except StopIteration as stop:
@@ -454,7 +454,7 @@ def _of_type(error: OnnxtflError, node: Node) -> OnnxtflError:
         return error
     if node.op.dialect == "onnx":
         return UnsupportedError(str(error.__cause__), hint="cast it to another type, or cut the model around it")
-    types = {v.dtype for v in node.operands if v is not None and isinstance(v.type, TensorType)}
+    types = {v.dtype for v in node.present_operands if isinstance(v.type, TensorType)}
     if any(dtype.is_complex for dtype in types):
         return UnsupportedError(str(error.__cause__), hint="cut the model around it", code="E-TYPE-002")
     if not types & {DType.INT8, DType.UINT8, DType.INT16}:

@@ -1,6 +1,6 @@
 """Which neutral ops the lift rules make, read from their code: the ops that a rule names, and those bound to it.
 
-The code of helpers in the folder of the rule's module counts too, the names in helpers that it calls from
+The code of helpers in modules with rules counts too, the names in helpers that it calls from
 `onnxtfl.build` and `onnxtfl.ir.ops`, and what tables of the module have for the file's op.
 """
 
@@ -15,8 +15,11 @@ from typing import Any
 from onnxtfl.ir.op import OPS, Op
 from onnxtfl.rewriting.registry import Rules
 
-_HELPERS = ("onnxtfl.build.", "onnxtfl.ir.ops.")
+_RULES, _HELPERS = "onnxtfl.mappings.", ("onnxtfl.build.", "onnxtfl.ir.ops.")
 """Packages whose functions rules call; the functions that these call in turn are not read."""
+
+_MAKERS = {"concatenated": "Concatenate", "stacked_along": "Concatenate", "dot": "DotGeneral"}
+"""The functions and methods of `onnxtfl.ir` that make one op, whose name code has in place of that of the op."""
 
 
 def made_ops(known: Rules) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -57,7 +60,7 @@ def ops_of(rule: Callable[..., Any], name: str) -> set[str]:
         elif isinstance(one, FunctionType) and one not in seen:
             seen.add(one)
             used = set(_names(one.__code__))
-            found |= used & OPS.keys()
+            found |= used & OPS.keys() | {_MAKERS[used_name] for used_name in used & _MAKERS.keys()}
             work += _bound(one)
             work += [] if one.__module__.startswith(_HELPERS) else _helpers(one, used)
             tables = (one.__globals__.get(global_name) for global_name in used)
@@ -81,10 +84,6 @@ def _bound(function: FunctionType) -> list[Any]:
 
 
 def _helpers(function: FunctionType, names: set[str]) -> list[Any]:
-    """Return the functions of modules in the same folder, and of the packages of helpers, that a function names."""
+    """Return the functions of modules with rules, and of the packages of helpers, that a function names."""
     found = (function.__globals__.get(name) for name in names)
-    return [f for f in found if isinstance(f, FunctionType) and _is_near(f.__module__, function.__module__)]
-
-
-def _is_near(module: str, other: str) -> bool:
-    return module.rpartition(".")[0] == other.rpartition(".")[0] or module.startswith(_HELPERS)
+    return [f for f in found if isinstance(f, FunctionType) and f.__module__.startswith((_RULES, *_HELPERS))]

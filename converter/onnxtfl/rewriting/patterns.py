@@ -111,7 +111,7 @@ class Patterns:
                     declined.add((rewrite, structure))
                 continue
             values = [result] if isinstance(result, Value) else list(result)
-            producers = [v.producer for v in node.operands if v is not None and v.producer]
+            producers = [v.producer for v in node.present_operands if v.producer]
             moved = [u for r in node.results for u in r.users()]
             graph.replace(node, values)
             erased = erase_dead(graph, producers)
@@ -152,7 +152,7 @@ def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:
             continue
         if node.op.effect_of(node) is not Effect.PURE:
             continue
-        work.extend(v.producer for v in node.operands if v is not None and v.producer)
+        work.extend(v.producer for v in node.present_operands if v.producer)
         graph.drop(node)
         erased.append(node)
     return erased

@@ -107,7 +107,7 @@ def check_axes(node: Node, value: Value, result: Value, copied: Iterable[Value])
     reading, moved = _reading(node), list(copied)
     is_joined = value.producer is not None and value.producer.op is ops.Concatenate
     if is_joined:
-        moved = [v for v in node.operands if v is not None and v.is_quantized]
+        moved = [v for v in node.present_operands if v.is_quantized]
     if isinstance(reading, Products):
         read = [node.optional(reading.x), *node.results]
     elif isinstance(reading, Scales) and reading.rescales:

@@ -182,11 +182,11 @@ def may_be_masked(value: Value, depth: int = _DEPTH) -> bool:
     if node is None or depth == 0:
         return not _is_in_file(value)
     if node.op.dialect == "tfl":
-        operands = (v for v in node.operands if v is not None)
+        operands = node.present_operands
         return node.op.name_in_file in _MASKING and any(may_be_masked(v, depth - 1) for v in operands)
     if node.op.dialect != "neutral" or node.op.multiplies in ("matrices", "windows") or facts_of(value).low >= _LOWEST:
         return False
-    return any(may_be_masked(v, depth - 1) for v in node.operands if v is not None)
+    return any(may_be_masked(v, depth - 1) for v in node.present_operands)
 
 
 def _may_be_infinite(value: Value) -> bool:
@@ -227,7 +227,7 @@ def _is_nonnegative(value: Value, depth: int = _DEPTH) -> bool:
         return False
     if node.op.name_in_file in _NONNEGATIVE or node.attributes.get("fused_activation_function") in _NONNEGATIVE:
         return True
-    floats = (v for v in node.operands if v is not None and isinstance(v.type, TensorType) and v.dtype.is_float)
+    floats = (v for v in node.present_operands if isinstance(v.type, TensorType) and v.dtype.is_float)
     return node.op.name_in_file in _MOVING and all(_is_nonnegative(v, depth - 1) for v in floats)
 
 

@@ -83,7 +83,7 @@ def open_bytes(node: Node) -> float:
     """The bytes that `node` reads and writes, without constants, if results have dynamic sizes; else 0."""
     if all(result.is_static for result in node.results):
         return 0
-    read = [v for v in node.operands if v is not None and not is_prepared(v)]
+    read = [v for v in node.present_operands if not is_prepared(v)]
     return sum(map(_bytes, (*read, *node.results)))
 
 

@@ -78,7 +78,7 @@ class InnerModel:
         """The numbers of the results that depend on an input or a state; others are computed once, when loading."""
         found = {*self.graph.inputs, *(state.input for state in self.graph.states)}
         for node in self.graph.nodes:
-            if any(v in found for v in node.operands if v is not None):
+            if any(v in found for v in node.present_operands):
                 found.update(node.results)
         return frozenset(self.number[v] for v in found if v in self.number and v.producer is not None)
 
@@ -205,7 +205,7 @@ class InnerModel:
             if node is None or node in nodes:
                 continue
             nodes[node] = None
-            for i in (self.number[v] for v in node.operands if v is not None and v in self.number):
+            for i in (self.number[v] for v in node.present_operands if v in self.number):
                 if i in stops or self.values[i].producer is None:
                     read[i] = None
                 elif i in self.changing:

@@ -182,12 +182,7 @@ def _transform_landmarks(b: Builder, node: Node) -> Value:
     landmarks = reshape(b, x, (product(x.shape) // depth, depth))
     rows = _affine_map(b, node.operand(1))
     rotation, shift = (Term(b, slice_axes(b, rows.value, {0: part})) for part in (slice(0, 2), slice(2, 3)))
-    moved = (
-        Term(b, slice_axes(b, landmarks, {1: slice(0, 2)})).apply(
-            ops.DotGeneral, rotation, lhs_contracting_dimensions=(1,), rhs_contracting_dimensions=(0,)
-        )
-        + shift * scale
-    )
+    moved = Term(b, slice_axes(b, landmarks, {1: slice(0, 2)})).dot(rotation, (1,), (0,)) + shift * scale
     parts = [moved.value, *([slice_axes(b, landmarks, {1: slice(2, 3)})] if depth == 3 else [])]
     return reshape(b, parts[0] if depth == 2 else b(ops.Concatenate, *parts, axis=1), x.shape)
 
@@ -204,8 +199,7 @@ def _transform_tensor(b: Builder, node: Node) -> Value:
     (height, width), (out_h, out_w), half = _sizes(x), sizes, 0.0 if first_version else 0.5
     columns, rows = np.meshgrid(np.arange(out_w) + half, np.arange(out_h) + half)
     points = constant(np.stack([columns, rows, np.ones_like(rows)], -1).astype(np.float32))
-    last_axis = {"lhs_contracting_dimensions": (2,), "rhs_contracting_dimensions": (0,)}
-    found = Term(b, b(ops.DotGeneral, points, _affine_map(b, node.operand(1)).value, **last_axis)) - half
+    found = Term(b, points).dot(_affine_map(b, node.operand(1)), (2,), (0,)) - half
     limits = Term(b, constant(np.asarray([width - 1, height - 1], np.float32)))
     in_window = ((found >= 0.0) & (found <= limits)).to(DType.FLOAT32).reduce("min", [2])
     steps = Term(b, constant(np.asarray([max(width - 1, 1), max(height - 1, 1)], np.float32)))
@@ -231,6 +225,13 @@ def _landmarks_at(x: Term, indices: object) -> Term:
     return Term(x.b, slice_axes(x.b, x.b(ops.Gather, landmarks, np.asarray(indices), axis=0), {1: slice(0, 2)}))
 
 
+def _step_of_rotation(x: Term, options: dict[str, object]) -> tuple[Term, Term]:
+    """x and y of the step from the left to the right landmark of the rotation."""
+    ends = _landmarks_at(x, [_index_option(options, f"{side}_rotation_idx") for side in ("left", "right")])
+    step = ends.at(1, 0) - ends.at(0, 0)
+    return step.at(0, 0), step.at(1, 0)
+
+
 def _cos_sin(angle: Term) -> tuple[Term, Term]:
     """Cosine and sine."""
     return angle.apply(ops.Cos), angle.apply(ops.Sin)
@@ -249,10 +250,9 @@ def _bounds(points: Term, cosine: Term, sine: Term) -> tuple[Term, Term, Term, T
 def _matrix_2(b: Builder, x: Term, options: dict[str, object]) -> Value:
     """The matrix of version 2, in pixels of the crop and of the image."""
     height, width = (_positive_option(options, f"output_{a}") for a in ("height", "width"))
-    ends = _landmarks_at(x, [_index_option(options, f"{side}_rotation_idx") for side in ("left", "right")])
-    step = ends.at(1, 0) - ends.at(0, 0)
+    step_x, step_y = _step_of_rotation(x, options)
     target: Any = options.get("target_rotation_radians") or 0.0
-    angle = -(step.at(1, 0).apply(ops.Atan2, step.at(0, 0))) + float(target)
+    angle = -(step_y.apply(ops.Atan2, step_x)) + float(target)
     cosine, sine = _cos_sin(angle)
     crop_w, crop_h, mid_x, mid_y = _bounds(_landmarks_at(x, options["subset_idxs"]), cosine, sine)
     scale_x = crop_w * (_positive_option(options, "scale_x") / width)
@@ -263,13 +263,9 @@ def _matrix_2(b: Builder, x: Term, options: dict[str, object]) -> Value:
 def _matrix_1(b: Builder, x: Term, options: dict[str, object]) -> Value:
     """The matrix of version 1: coordinates are relative, -1 to 1 in the crop, `landmarks_range` in the image."""
     (in_h, in_w), (out_h, out_w) = (_pair_option(options, f"{side}_hw") for side in ("input", "output"))
-    landmarks_range, factor = (
-        _positive_option(options, "landmarks_range"),
-        _positive_option(options, "bbox_size_multiplier"),
-    )
-    ends = _landmarks_at(x, [_index_option(options, f"{side}_rotation_idx") for side in ("left", "right")])
-    step = ends.at(1, 0) - ends.at(0, 0)
-    cosine, sine = _cos_sin(-((step.at(1, 0) / step.at(0, 0)).apply(ops.Atan)))
+    landmarks_range, factor = (_positive_option(options, name) for name in ("landmarks_range", "bbox_size_multiplier"))
+    step_x, step_y = _step_of_rotation(x, options)
+    cosine, sine = _cos_sin(-((step_y / step_x).apply(ops.Atan)))
     crop_w, crop_h, mid_x, mid_y = _bounds(_landmarks_at(x, options["subset"]), cosine, sine)
     half_w, half_h = (in_w - 1) / 2, (in_h - 1) / 2
     scale = (crop_w * (factor / landmarks_range), crop_h * (factor / landmarks_range))

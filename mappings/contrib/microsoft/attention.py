@@ -22,7 +22,7 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, differ, indivisible, is_static, known_size, known_sizes, size_or
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.reshape import as_int64, dim_value, reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import as_int64, dim_value, reshape, stacked_along, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx
 
@@ -70,7 +70,7 @@ def _project_and_attend(
     result = attention_output(b, node, q, k, v, mask, attention_bias)
     if len(node.results) < 2:
         return [result]
-    return [result, b(ops.Concatenate, unsqueezed(b, k, [0]), unsqueezed(b, v, [0]), axis=0)]
+    return [result, stacked_along(b, [k, v], 0)]
 
 
 def select_past(b: Builder, past: Value, index: int) -> Value:
@@ -86,6 +86,12 @@ def split_heads(b: Builder, x: Value, heads: int) -> Value:
             f"{hidden} columns cannot be split into {heads} heads of equal size", type_=x.type, code="E-SHAPE-001"
         )
     return transposed(b, reshape(b, x, [batch, length, heads, hidden // heads], x), (0, 2, 1, 3))
+
+
+def merge_heads(b: Builder, x: Value, *sources: Value) -> Value:
+    """x [b, heads, s, size] as [b, s, heads * size]; `sources`: values with the same dynamic sizes."""
+    batch, heads, length, size = x.shape
+    return reshape(b, transposed(b, x, (0, 2, 1, 3)), [batch, length, heads * size], *sources)
 
 
 def dot(b: Builder, lhs: Value, rhs: Value, batch: list[int], lhs_axis: int, rhs_axis: int) -> Term:
@@ -124,9 +130,7 @@ def attention_scores(
 def weighted_values(b: Builder, scores: Term, v: Value) -> Value:
     """softmax(scores) @ v, as [b, s, heads * size]."""
     weights = scores.apply(ops.Softmax, axis=3).to(v.dtype)
-    found = dot(b, weights.value, v, [0, 1], 3, 2)
-    batch, heads, length, width = found.value.shape
-    return reshape(b, transposed(b, found.value, (0, 2, 1, 3)), [batch, length, heads * width], scores.value, v)
+    return merge_heads(b, dot(b, weights.value, v, [0, 1], 3, 2).value, scores.value, v)
 
 
 def _mask_penalty(b: Builder, node: Node, mask: Value, scores: Term) -> Term:
@@ -156,7 +160,7 @@ def _is_within_bounds(b: Builder, mask: Value, scores: Term) -> Term:
     if mask.shape[0] == batch:
         return positions < Term(b, unsqueezed(b, mask, [1]))
     if mask.shape[0] == 2 * batch:
-        halves: Sequence[Value] = b.many(ops.Split, mask, None, axis=0, count=2)
+        halves: Sequence[Value] = b.many(ops.Split, mask, axis=0, count=2)
     else:
         halves = _ends_and_starts(b, mask, batch, scores.value)
     ends, starts = (Term(b, unsqueezed(b, half, [1])) for half in halves)
@@ -193,10 +197,7 @@ def _multi_head(b: Builder, node: Node) -> list[Value]:
     Query, key and value may be separate or packed (see `query_key_value`). Source: ONNX Runtime,
     contrib_ops/cpu/bert/multihead_attention.cc.
     """
-    if node.optional(9) is not None:
-        raise UnsupportedError(
-            "attention on the keys of several beams (cache_indirection) is not supported", hint=NO_BEAMS
-        )
+    refuse_beams(node)
     q, k, v = query_key_value(b, node, node.optional(3))
     past, past_length = [node.optional(i) for i in (6, 7)], node.optional(8)
     if past_length is not None and past[0] is not None:
@@ -206,7 +207,11 @@ def _multi_head(b: Builder, node: Node) -> list[Value]:
     return [weighted_values(b, scores, v), k, v, scores.value][: len(node.results)]
 
 
-NO_BEAMS = "export the decoder without beam search (without cache_indirection)"
+def refuse_beams(node: Node) -> None:
+    """Raise UnsupportedError if operand 9, cache_indirection, is present."""
+    if node.optional(9) is not None:
+        hint = "export the decoder without beam search (without cache_indirection)"
+        raise UnsupportedError("attention on the keys of several beams (cache_indirection) is not supported", hint=hint)
 
 
 def attention_on_buffers(

@@ -32,7 +32,7 @@ def _bias_add(x: Term, bias: Term, skip: Term) -> Term:
 @on_terms
 def _bias_split_gelu(x: Term, bias: Term) -> Term:
     """left * Gelu(right), where left and right are the halves of x + bias along the last axis."""
-    left, right = x.b.many(ops.Split, (x + bias).value, None, axis=x.rank - 1, count=2)
+    left, right = x.b.many(ops.Split, (x + bias).value, axis=x.rank - 1, count=2)
     return Term(x.b, left) * Term(x.b, right).apply(ops.Gelu)
 
 
@@ -40,8 +40,8 @@ def _bias_split_gelu(x: Term, bias: Term) -> Term:
 def _bias_softmax(b: Builder, node: Node) -> Value:
     """Softmax of data + bias over all axes from `axis` on, as one flattened axis.
 
-    The bias is broadcast as by Add: with is_inner_broadcast = 1, the fusion of ONNX Runtime that writes the op gives it
-    the rank of the data, with sizes of 1. Source: the schema, and this fusion.
+    The bias is broadcast as by Add: with is_inner_broadcast = 1, the fusion of ONNX Runtime that writes the op reshapes
+    it to the rank of the data, with sizes of 1. Source: the schema, and this fusion.
     """
     x = node.operand(0)
     axis = normalize_axis(node.attr("axis", 1), x.rank)

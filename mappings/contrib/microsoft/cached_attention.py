@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 from onnxtfl.mappings.contrib.microsoft.attention import (
-    NO_BEAMS,
     attention_on_buffers,
     attention_scores,
     dot,
+    merge_heads,
     query_key_value,
+    refuse_beams,
     split_heads,
     weighted_values,
 )
-from onnxtfl.mappings.contrib.microsoft.rotary_embedding import merge_heads, rotate
+from onnxtfl.mappings.contrib.microsoft.rotary_embedding import rotate
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import INT32_MAX, range_below
@@ -95,7 +96,7 @@ def _normalize_heads(b: Builder, node: Node, x: Value, index: int) -> Value:
 def _query_key_value(b: Builder, node: Node, heads: int, groups: int) -> list[Value]:
     """Query, key and value as [b, heads, s, size]; without keys or values, the query has the columns of all three.
 
-    Queries and keys are one value if they are rotated alike.
+    Queries and keys are one value if the same rotation applies to both.
     """
     query, key, value = node.operand(0), node.optional(1), node.optional(2)
     counts = [heads, groups, groups]
@@ -256,10 +257,7 @@ def _decoder_attention(b: Builder, node: Node) -> list[Value]:
 
     Source: ONNX Runtime, contrib_ops/cpu/bert/decoder_masked_multihead_attention.cc.
     """
-    if node.optional(9) is not None:
-        raise UnsupportedError(
-            "attention on the keys of several beams (cache_indirection) is not supported", hint=NO_BEAMS
-        )
+    refuse_beams(node)
     parts = query_key_value(b, node, node.optional(10))
     past, past_length = [node.optional(i) for i in (5, 6)], node.optional(7)
     mask_and_bias = [node.optional(i) for i in (3, 4)]

@@ -11,6 +11,7 @@ import functools
 from onnxtfl.mappings.nn.regions import weighted_corners
 
 from onnxtfl.build.qlinear import MICROSOFT
+from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
@@ -38,11 +39,9 @@ def _crop_and_resize(b: Builder, node: Node) -> Value:
         raise ValueError(
             f"mode is {mode!r} (bilinear or nearest), crop size {crop_sizes}, map size {sizes} (at least 1 expected)"
         )
-    y1, x1, y2, x2 = (Term(b, b(ops.Slice, boxes, [0, i], [1 << 30, i + 1], [1, 1])) for i in range(4))
-    rows, columns = (
-        _sample_coordinates(y1, y2, crop_sizes[0], sizes[0]),
-        _sample_coordinates(x1, x2, crop_sizes[1], sizes[1]),
-    )
+    y1, x1, y2, x2 = (Term(b, slice_axes(b, boxes, {1: slice(i, i + 1)})) for i in range(4))
+    rows = _sample_coordinates(y1, y2, crop_sizes[0], sizes[0])
+    columns = _sample_coordinates(x1, x2, crop_sizes[1], sizes[1])
     neighbors = [_neighbors(coordinates, size, mode) for coordinates, size in zip((rows, columns), sizes, strict=True)]
     total = functools.reduce(Term.__add__, weighted_corners(b, x, node.operand(2), *neighbors))
     is_inside = along_channels(_unsqueeze(_is_inside(rows, sizes[0]), 2) & _unsqueeze(_is_inside(columns, sizes[1]), 1))

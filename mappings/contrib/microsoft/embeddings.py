@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnxtfl.build.qlinear import MICROSOFT, Quantized, dequantized
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -50,7 +49,7 @@ def _normalized(
     ids, segments = node.operand(0), node.optional(1)
     words, positions, segment_table, gamma, beta = tables
     if words is None or positions is None:
-        raise InvalidModelError("the table of word or of position embeddings is missing", code="E-FILE-009")
+        raise ValueError("the table of word or of position embeddings is missing")
     total = Term(b, b(ops.Gather, words, ids, axis=0)) + Term(b, _position_rows(b, ids, positions, position_ids))
     if segments is not None and segment_table is not None:
         total = total + Term(b, b(ops.Gather, segment_table, segments, axis=0))

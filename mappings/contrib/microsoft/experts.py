@@ -18,7 +18,7 @@ import numpy as np
 from onnxtfl.mappings.math.contraction import contracted
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import ArrayData, FilledData, TensorData
@@ -136,7 +136,7 @@ def _top_k(b: Builder, node: Node, scores: Value) -> tuple[Term, Term]:
     count = scores.size(1)
     k = int(node.attr("k", 1))
     if not 0 < k <= count:
-        raise InvalidModelError(f"k is {k}: a number from 1 to {count} (experts) expected", code="E-FILE-009")
+        raise ValueError(f"k is {k}: a number from 1 to {count} (experts) expected")
     reversed_scores = b(ops.Reverse, scores, dimensions=[1])
     values, indices = b.many(ops.TopK, reversed_scores, np.array([k]), axis=1, dtype=DType.INT32)
     return Term(b, values), Term(b, indices).apply(ops.Neg) + (count - 1)
@@ -203,8 +203,6 @@ def _activated(b: Builder, node: Node, x: Term) -> Term:
 
 # --- packed weights --------------------------------------------------------------------------------------------------
 
-_DTYPE_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
-
 
 def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
     """The layer of the packed weights at `index`; each scale is for a row, or for a block of a row.
@@ -214,17 +212,15 @@ def _unpacked(b: Builder, node: Node, index: int, name: str) -> _Experts:
     """
     bits = int(node.attr(f"{name}_expert_weight_bits", 0) or node.attr("expert_weight_bits", 4))
     packed, scales = node.operand(index), node.operand(index + 1)
-    if packed.data is None or scales.data is None or bits not in _DTYPE_OF_BITS:
+    if packed.data is None or scales.data is None or bits not in (2, 4, 8):
         raise UnsupportedError(f"packed expert weights of {bits} bits: constants of 2, 4 or 8 bits expected")
-    dtype = _DTYPE_OF_BITS[bits]
+    dtype = DType(f"uint{bits}")
     experts, rows, width = packed.data.shape
     columns = width * 8 // bits
     size = scales.data.size // (experts * rows)
     block = int(node.attr("block_size", 0)) if size > 1 else columns
     if block < 1 or size != -(-columns // block):
-        raise InvalidModelError(
-            f"the scales {scales.type} do not match {columns} columns in blocks of {block}", code="E-FILE-009"
-        )
+        raise ValueError(f"the scales {scales.type} do not match {columns} columns in blocks of {block}")
     zeros = _zero_points(node.optional({2: 11, 5: 12}[index]), dtype, (experts, rows, size))
     parts = (packed.data, scales.data.reshape((experts, rows, size)), zeros)
     layer = partial(_Experts, bias=node.optional(index + 2), shape=(experts, rows, columns))
@@ -299,7 +295,7 @@ def _mask_other_groups(b: Builder, node: Node, ranked: Term, count: int) -> Term
     if groups == 1:
         return ranked
     if groups < 1 or count % groups:
-        raise InvalidModelError(f"{count} experts cannot be split into n_group = {groups}", code="E-FILE-009")
+        raise ValueError(f"{count} experts cannot be split into n_group = {groups}")
     tokens, size = ranked.value.shape[0], count // groups
     grouped = reshape(b, ranked.value, [tokens, groups, size], ranked.value)
     best = b.many(ops.TopK, grouped, np.array([min(int(node.attr("group_topk", 2)), size)]), axis=2)[0]

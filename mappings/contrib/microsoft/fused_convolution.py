@@ -34,10 +34,7 @@ Runtime, core/optimizer/gemm_activation_fusion.cc and conv_activation_fusion.cc.
 @lift_onnx("FusedConv", since=(1,), domain=MICROSOFT)
 def _fused_conv(b: Builder, node: Node) -> Value:
     """activation(Conv(x, w, bias) + Z); bias and Z may be absent."""
-    result = convolved(b, node, node.operand(0), node.operand(1), node.optional(2))
-    summand = node.optional(3)
-    result = result if summand is None else b(ops.Add, result, summand)
-    return apply_activation(b, node, result, [float(p) for p in node.attr("activation_params", ())])
+    return add_and_activate(b, node, convolved(b, node, node.operand(0), node.operand(1), node.optional(2)))
 
 
 @lift_onnx("NhwcConv", since=(1,), domain=MICROSOFT)
@@ -49,14 +46,19 @@ def _channels_last_conv(b: Builder, node: Node) -> Value:
 @lift_onnx("NhwcFusedConv", since=(1,), domain=MICROSOFT)
 def _channels_last_fused_conv(b: Builder, node: Node) -> Value:
     """activation(NhwcConv(x, w, bias) + Z); Z has the shape of the result."""
-    result, summand = _convolved_channels_last(b, node), node.optional(3)
-    result = result if summand is None else b(ops.Add, result, summand)
-    return apply_activation(b, node, result, [float(p) for p in node.attr("activation_params", ())])
+    return add_and_activate(b, node, _convolved_channels_last(b, node))
 
 
 def _convolved_channels_last(b: Builder, node: Node) -> Value:
     x = channels_second(b, node.operand(0))
     return channels_trailing(b, convolved(b, node, x, node.operand(1), node.optional(2)))
+
+
+def add_and_activate(b: Builder, node: Node, x: Value) -> Value:
+    """activation(x + Z), with Z operand 3, which may be absent, and the activation of the attributes of `node`."""
+    summand = node.optional(3)
+    total = x if summand is None else b(ops.Add, x, summand)
+    return apply_activation(b, node, total, [float(p) for p in node.attr("activation_params", ())])
 
 
 def apply_activation(b: Builder, node: Node, x: Value, parameters: Sequence[float]) -> Value:

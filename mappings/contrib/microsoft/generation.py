@@ -10,7 +10,6 @@ import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
@@ -27,9 +26,9 @@ def _n_gram_repeat_block(b: Builder, node: Node) -> Value:
     ids, scores = node.operand(0), Term(b, node.operand(1))
     size = int(node.attr("ngram_size"))
     if size < 1:
-        raise InvalidModelError(f"ngram_size is {size}: at least 1 expected", code="E-FILE-009")
+        raise ValueError(f"ngram_size is {size}: at least 1 expected")
     padding = np.asarray([[0, 0], [size - 1, 0]])  # rows may be shorter than an n-gram
-    ids = b(ops.Pad, ids, padding, b.scalar(-1, ids), mode="constant")
+    ids = b(ops.Pad, ids, padding, b.scalar(-1, ids))
     banned = Term(b, slice_axes(b, ids, {1: slice(size - 1, None)}))
     updates = banned.to(scores.dtype) * 0.0 + float("-inf")
     for j in range(size - 1):  # n-1 ids before each position equal the last n-1 ids

@@ -21,12 +21,13 @@ import numpy as np
 from onnxtfl.mappings.contrib.microsoft.attention import dot
 
 from onnxtfl.build.qlinear import MICROSOFT
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Dim, known_size, product
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value
+from onnxtfl.ir.ops.loops import scan_attributes
 from onnxtfl.ir.reshape import dim_vector, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import lift_onnx
@@ -165,12 +166,10 @@ def _known(size: Dim) -> int:
 
 
 def _head_size(hidden: Dim, heads: int) -> int:
-    """The size of each head: hidden / heads. Raises InvalidModelError if it is not an integer."""
+    """The size of each head: hidden / heads. Raises ValueError if it is not an integer."""
     hidden = _known(hidden)
     if hidden % heads:
-        raise InvalidModelError(
-            f"{hidden} features cannot be split into {heads} heads of equal size", code="E-FILE-009"
-        )
+        raise ValueError(f"{hidden} features cannot be split into {heads} heads of equal size")
     return hidden // heads
 
 
@@ -183,7 +182,7 @@ def _repeat_heads(b: Builder, x: Value, heads: int) -> Value:
     """Repeat each head of x [b, t, h, size] heads / h times: [b, t, heads, size]."""
     present_heads = _known(x.shape[2])
     if heads % present_heads:
-        raise InvalidModelError(f"{heads} heads cannot be repeated from {present_heads} heads", code="E-FILE-009")
+        raise ValueError(f"{heads} heads cannot be repeated from {present_heads} heads")
     return x if present_heads == heads else b(ops.Gather, x, np.arange(heads) // (heads // present_heads), axis=2)
 
 
@@ -208,10 +207,8 @@ def _scan_positions(b: Builder, steps: _Steps, state: Value | None, scale: float
     rate = slices.pop(0) if steps.rate is not None else None
     after, result = _step(Builder(region), inner[0], inner[1:4], decay, rate)
     region.outputs = [after, result]
-    count = len(scanned)
-    flags = {"carried": 1, "axes": (1,) * count, "reversed": (False,) * count}
-    collected = {"result_axes": (1,), "result_reversed": (False,)}
-    last, results = b.many(ops.Scan, None, state, *scanned, body=region, **flags, **collected)
+    flags = scan_attributes(1, (1,) * len(scanned), (1,))
+    last, results = b.many(ops.Scan, None, state, *scanned, body=region, **flags)
     return results, last
 
 

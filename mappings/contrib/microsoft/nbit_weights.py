@@ -31,7 +31,7 @@ def _matmul_of_blocks(b: Builder, node: Node) -> Value:
     """
     k, n, block = (int(node.attributes[name]) for name in ("K", "N", "block_size"))
     bits = int(node.attr("bits", 4))
-    if bits not in _OF_BITS or node.attr("weight_prepacked", 0):
+    if bits not in (2, 4, 8) or node.attr("weight_prepacked", 0):
         raise UnsupportedError(f"weights of {bits} bits, or in a machine's packed layout", hint="use 2, 4 or 8 bits")
     zero, order = node.optional(3), node.optional(4)
     if order is not None and (bits != 4 or (zero is not None and zero.dtype is DType.UINT8)):
@@ -39,15 +39,15 @@ def _matmul_of_blocks(b: Builder, node: Node) -> Value:
     x, columns = node.operand(0), _sorted_columns(node, k, block)
     if columns is not None and not np.array_equal(columns, np.arange(k)):
         x = b(ops.Gather, x, columns, axis=x.rank - 1)
-    real = _real_blocks(b, node, _OF_BITS[bits], (n, k), block, columns)
+    real = _real_blocks(b, node, DType(f"uint{bits}"), (n, k), block, columns)
     product = contracted(b, x, real, x.rank - 1, 1)
     bias = node.optional(5)
     return product if bias is None else b(ops.Add, product, bias)
 
 
 def _sorted_columns(node: Node, k: int, block: int) -> Array | None:
-    """The columns of constant weights in the order of their blocks, which `g_idx` tells; None where it does not say
-    that each block has as many columns, as by default, or where there are zero points of reals.
+    """The columns of constant weights in the order of their blocks, from `g_idx`; None if its blocks
+    differ in size, or if there are zero points, which are floats.
     """
     order = node.optional(4)
     if order is None or not order.is_constant or not node.operand(1).is_constant or node.optional(3) is not None:
@@ -112,9 +112,6 @@ def _computed_zeros(b: Builder, zero: Value | None, dtype: DType, shape: tuple[i
     per = 8 // dtype.bits
     fields = _codes(b, zero, dtype, (rows, -(-count // per) * per), real)
     return Term(b, slice_axes(b, fields.value, {1: slice(0, count)}))
-
-
-_OF_BITS = {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}
 
 
 @lift_onnx("MatMulBnb4", since=(1,), domain=MICROSOFT)
@@ -200,7 +197,7 @@ def _real_table(b: Builder, node: Node, dtype: DType, block: int) -> Value:
 def _element_type(node: Node) -> DType:
     """Return the element type of the table."""
     data, bits = node.operand(0), int(node.attr("bits", 4))
-    return data.dtype if data.dtype is not DType.UINT8 else {2: DType.UINT2, 4: DType.UINT4, 8: DType.UINT8}[bits]
+    return data.dtype if data.dtype is not DType.UINT8 else DType(f"uint{bits}")
 
 
 def _picked(b: Builder, table: Value, rows: Value, axis: int, dtype: DType) -> Term:

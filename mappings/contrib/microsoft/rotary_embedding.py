@@ -8,18 +8,18 @@ Each pair of columns (x1, x2) of a head is rotated by the angle of its position:
 from __future__ import annotations
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.attention import split_heads
+from onnxtfl.mappings.contrib.microsoft.attention import merge_heads, split_heads
 
 from onnxtfl.build.qlinear import MICROSOFT
 from onnxtfl.build.sizes import range_below, slice_axes
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, known_size
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.reshape import reshape, transposed, unsqueezed
+from onnxtfl.ir.reshape import reshape, stacked_along, unsqueezed
 from onnxtfl.rewriting.registry import lift_onnx
 
 
@@ -36,7 +36,7 @@ def _rotary(b: Builder, node: Node) -> Value:
         raise UnsupportedError("RotaryEmbedding with is_packed_batching = 1 is not supported")
     heads = int(node.attr("num_heads", 0)) if rotary_dim else _head_count(x.shape[-1], cos.shape[1])
     if x.rank == 3 and heads < 1:
-        raise InvalidModelError("rotary_embedding_dim of a tensor of rank 3 needs num_heads", code="E-FILE-009")
+        raise ValueError("rotary_embedding_dim of a tensor of rank 3 needs num_heads")
     inner = split_heads(b, x, heads) if x.rank == 3 else x
     if ids.rank == 1:
         positions = Term(b, ids) + Term(b, range_below(b, inner.shape[2], inner)).to(ids.dtype)
@@ -51,12 +51,6 @@ def _head_count(hidden: Dim, half: Dim) -> int:
     if not size or hidden % size:
         raise UnsupportedError(f"{hidden} columns cannot be split into heads of {size} columns", code="E-SHAPE-001")
     return hidden // size
-
-
-def merge_heads(b: Builder, x: Value, source: Value) -> Value:
-    """x [b, heads, s, size] as [b, s, heads * size]; `source`: a value with the same dynamic sizes."""
-    batch, heads, length, size = x.shape
-    return reshape(b, transposed(b, x, (0, 2, 1, 3)), [batch, length, heads * size], source)
 
 
 def rotate(b: Builder, x: Value, positions: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
@@ -77,10 +71,10 @@ def _rotate_by_angles(b: Builder, x: Value, cos: Value, sin: Value, interleaved:
         pairs = reshape(b, rotating, [*x.shape[:3], half, 2], x)
         first, second = (Term(b, b(ops.Gather, pairs, np.asarray(i), axis=4)) for i in (0, 1))
     else:
-        first, second = (Term(b, part) for part in b.many(ops.Split, rotating, None, axis=3, count=2))
+        first, second = (Term(b, part) for part in b.many(ops.Split, rotating, axis=3, count=2))
     new = [(first * c - second * s).value, (second * c + first * s).value]
     if interleaved:
-        joined = reshape(b, b(ops.Concatenate, *(unsqueezed(b, p, [4]) for p in new), axis=4), rotating.shape, x)
+        joined = reshape(b, stacked_along(b, new, 4), rotating.shape, x)
     else:
         joined = b(ops.Concatenate, *new, axis=3)
     return joined if x.shape[3] == 2 * half else b(ops.Concatenate, joined, rest, axis=3)
@@ -111,9 +105,7 @@ def _streams(node: Node, half: int) -> Array:
     """The stream of each angle (0 time, 1 row, 2 column): contiguous sections; `mrope_layout` 1: interleaved."""
     time, rows, columns = (int(n) for n in node.attributes["mrope_section"])
     if time + rows + columns != half:
-        raise InvalidModelError(
-            f"mrope_section {[time, rows, columns]} has to sum to the {half} angles", code="E-FILE-009"
-        )
+        raise ValueError(f"mrope_section {[time, rows, columns]} has to sum to the {half} angles")
     if not node.attr("mrope_layout", 0):
         return np.repeat([0, 1, 2], [time, rows, columns])
     index = np.arange(half)

@@ -8,7 +8,6 @@ import numpy as np
 from onnxtfl.mappings.control.hash_tables import LISTS, SINGLE
 
 from onnxtfl.build.attributes import ML, ints, texts, texts_of
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array, ArrayData, TensorData
@@ -41,10 +40,7 @@ def _map_strings(b: Builder, node: Node, strings: Array, integers: Array) -> Val
     """
     query = node.operand(0)
     if not len(strings) or len(strings) != len(integers):
-        raise InvalidModelError(
-            f"{len(strings)} strings for {len(integers)} integers: as many, and at least one, expected",
-            code="E-FILE-009",
-        )
+        raise ValueError(f"{len(strings)} strings for {len(integers)} integers: as many, and at least one, expected")
     if query.dtype is DType.STRING:
         return b(ops.Lookup, query, strings[::-1], integers[::-1], np.asarray(int(node.attr("default_int64", -1))))
     default = constant(np.asarray(texts_of(node.attr("default_string", "_Unused")), object), DType.STRING)
@@ -60,10 +56,7 @@ def _from_label_encoder(b: Builder, node: Node) -> Value:
     """
     query, keys, values = node.operand(0), _keys_or_values(node, "keys"), _keys_or_values(node, "values")
     if values.size != keys.size or keys.dtype is not query.dtype:
-        raise InvalidModelError(
-            f"{keys.size} {keys.dtype} keys for {values.size} values and elements of type {query.dtype}",
-            code="E-FILE-009",
-        )
+        raise ValueError(f"{keys.size} {keys.dtype} keys for {values.size} values and elements of type {query.dtype}")
     table, default = constant(values.numpy().reshape(-1), values.dtype), _default(node, values.dtype)
     key_array = keys.numpy().reshape(-1)
     if not keys.size:
@@ -83,7 +76,7 @@ def _default(node: Node, dtype: DType) -> Value:
     attribute: TensorData | Any = node.attr("default_tensor")
     if isinstance(attribute, TensorData):
         if attribute.dtype is not dtype or attribute.size != 1:
-            raise InvalidModelError(f"default_tensor has to be a single element of type {dtype}", code="E-FILE-009")
+            raise ValueError(f"default_tensor has to be a single element of type {dtype}")
         return constant(attribute.numpy().reshape(()), dtype)
     attribute_dtype = dtype if dtype in SINGLE else DType.FLOAT32 if dtype.is_float else DType.INT64
     return constant(_array(node.attr(f"default_{SINGLE[attribute_dtype]}", _DEFAULTS[attribute_dtype]), dtype), dtype)
@@ -96,7 +89,7 @@ def _keys_or_values(node: Node, side: str) -> TensorData:
         return attribute
     dtype = next((d for d in LISTS if f"{side}_{LISTS[d]}" in node.attributes), None)
     if dtype is None:
-        raise InvalidModelError(f"the attribute {side}_tensor, or a list of {side}, is missing", code="E-FILE-009")
+        raise ValueError(f"the attribute {side}_tensor, or a list of {side}, is missing")
     return ArrayData(_array(node.attr(f"{side}_{LISTS[dtype]}"), dtype), dtype)
 
 

@@ -19,7 +19,7 @@ from onnxtfl.mappings.contrib.ml.scores import (
 )
 
 from onnxtfl.build.attributes import ML, floats
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import Dim, size_or
@@ -37,9 +37,9 @@ def _weights(node: Node, targets: int, features: Dim) -> Array:
     if coefficients.size > expected > 0:
         coefficients = coefficients[:expected]
     if targets < 1 or coefficients.size % targets:
-        raise InvalidModelError(f"{coefficients.size} coefficients for {targets} targets", code="E-FILE-009")
+        raise ValueError(f"{coefficients.size} coefficients for {targets} targets")
     if coefficients.size != expected:
-        raise InvalidModelError(f"{coefficients.size} coefficients for {features} features", code="E-FILE-009")
+        raise ValueError(f"{coefficients.size} coefficients for {features} features")
     return np.asarray(coefficients, np.float32).reshape(targets, -1)
 
 
@@ -69,12 +69,10 @@ def _linear_classifier(b: Builder, node: Node) -> list[Value]:
     labels, intercepts = class_labels(node, "classlabels_ints"), floats(node, "intercepts")
     count = intercepts.size
     if not count:
-        raise InvalidModelError(
-            "a classifier without intercepts is not valid (ONNX Runtime refuses it, too)", code="E-FILE-009"
-        )
+        raise ValueError("a classifier without intercepts is not valid (ONNX Runtime refuses it, too)")
     scores = matrix_product(rows, _weights(node, count, rows.value.shape[1]), intercepts)
     if len(labels) != max(count, 2):
-        raise InvalidModelError(f"{len(labels)} labels for {max(count, 2)} classes", code="E-FILE-009")
+        raise ValueError(f"{len(labels)} labels for {max(count, 2)} classes")
     if count > 1:
         return [label_of_largest(scores, labels), apply_transform(scores, transform).value]
     if transform == "probit":

@@ -10,7 +10,7 @@ import numpy as np
 from onnxtfl.mappings.contrib.ml.scores import as_rows, check_feature_count, class_labels
 
 from onnxtfl.build.attributes import ML
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
@@ -25,7 +25,7 @@ def _zip_map(b: Builder, node: Node) -> Value:
     check_feature_count(rows, len(labels))
     order = sorted(range(len(labels)), key=lambda i: labels[i])
     if len(set(labels.tolist())) < len(labels):
-        raise InvalidModelError("labels have to be unique: some occur twice", code="E-FILE-009")
+        raise ValueError("labels have to be unique: some occur twice")
     shown = ", ".join(str(labels[i]) for i in order[:8]) + (", ..." if len(order) > 8 else "")
     assume(f"{node.results[0].name!r} is a tensor, not a sequence of maps: its columns are the classes {shown}")
     if order == list(range(len(order))):

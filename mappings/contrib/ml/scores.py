@@ -11,13 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.build.attributes import ints, texts, texts_of
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import differ
 from onnxtfl.ir.formula import Term
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType
 
@@ -28,33 +27,32 @@ _ERF_CONSTANT = np.float32(0.147)
 
 
 def as_rows(b: Builder, x: Value) -> Term:
-    """`x` as float32 [rows, features]; a vector is one row. Raises InvalidModelError for other ranks."""
+    """`x` as float32 [rows, features]; a vector is one row. Raises ValueError for other ranks."""
     if x.rank not in (1, 2):
-        raise InvalidModelError(f"features of rank {x.rank}: rank 1 or 2 expected", code="E-FILE-009")
+        raise ValueError(f"features of rank {x.rank}: rank 1 or 2 expected")
     rows = x if x.rank == 2 else reshape(b, x, (1, *x.shape))
     return Term(b, rows).to(DType.FLOAT32)
 
 
 def check_feature_count(rows: Term, wanted: int) -> None:
-    """Raise InvalidModelError if the rows do not have `wanted` features; dynamic sizes pass."""
+    """Raise ValueError if the rows do not have `wanted` features; dynamic sizes pass."""
     size = rows.value.shape[1]
     if differ(size, wanted):
-        raise InvalidModelError(f"the operand has {size} features: {wanted} expected", code="E-FILE-009")
+        raise ValueError(f"the operand has {size} features: {wanted} expected")
 
 
 def matrix_product(rows: Term, weights: Array, bias: Array | None) -> Term:
     """rows @ weights^T + bias: [n, f], [m, f], [m] -> [n, m]."""
-    axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
-    product = rows.apply(ops.DotGeneral, constant(np.asarray(weights, np.float32)), **axes)
+    product = rows.dot(np.asarray(weights, np.float32), (1,), (1,))
     return product if bias is None else product.apply(ops.Add, np.asarray(bias, np.float32))
 
 
 def transform_of(node: Node) -> str:
-    """The attribute `post_transform` in lower case. Raises InvalidModelError if it is not one of TRANSFORMS."""
+    """The attribute `post_transform` in lower case. Raises ValueError if it is not one of TRANSFORMS."""
     name = texts_of(node.attr("post_transform", None) or "none")
     if name.lower() not in TRANSFORMS:
         known = ", ".join(TRANSFORMS).upper()
-        raise InvalidModelError(f"post_transform is {name!r}, not one of {known}", code="E-FILE-009")
+        raise ValueError(f"post_transform is {name!r}, not one of {known}")
     return name.lower()
 
 
@@ -101,12 +99,12 @@ def join_columns(first: Term, second: Term) -> Term:
 def class_labels(node: Node, integers: str, strings: str = "classlabels_strings") -> Array:
     """The class labels, int64 or strings, from the attribute named `integers` or `strings`.
 
-    Raises InvalidModelError if both are missing or empty.
+    Raises ValueError if both are missing or empty.
     """
     named = texts(node, strings)
     labels = np.asarray(named, object) if named else ints(node, integers)
     if not labels.size:
-        raise InvalidModelError(f"{integers} or {strings} is missing or empty", code="E-FILE-009")
+        raise ValueError(f"{integers} or {strings} is missing or empty")
     return labels
 
 

@@ -21,7 +21,7 @@ from onnxtfl.mappings.contrib.ml.scores import (
 )
 
 from onnxtfl.build.attributes import ML, floats, ints, texts_of
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
@@ -51,7 +51,7 @@ def _kernel(node: Node, rows: Term, vectors: Array) -> Term:
             return _power(products * gamma + offset, degree)
         case "SIGMOID":
             return (products * gamma + offset).tanh()
-    raise InvalidModelError(f"kernel_type is {kind!r}, not LINEAR, POLY, RBF or SIGMOID", code="E-FILE-009")
+    raise ValueError(f"kernel_type is {kind!r}, not LINEAR, POLY, RBF or SIGMOID")
 
 
 def _power(x: Term, degree: float) -> Term:
@@ -65,7 +65,7 @@ def _vectors(node: Node, count: int) -> Array:
     """The attribute `support_vectors` as float32 [count, features]."""
     vectors = floats(node, "support_vectors")
     if count < 1 or not vectors.size or vectors.size % count:
-        raise InvalidModelError(f"support_vectors has {vectors.size} elements for {count} vectors", code="E-FILE-009")
+        raise ValueError(f"support_vectors has {vectors.size} elements for {count} vectors")
     return vectors.astype(np.float32).reshape(count, -1)
 
 
@@ -78,10 +78,10 @@ def _svm_regressor(b: Builder, node: Node) -> Value:
     rows, count = as_rows(b, node.operand(0)), int(node.attr("n_supports", 0))
     coefficients, rho = floats(node, "coefficients"), floats(node, "rho")
     if not coefficients.size or not rho.size:
-        raise InvalidModelError("coefficients or rho is missing or empty", code="E-FILE-009")
+        raise ValueError("coefficients or rho is missing or empty")
     if count > 0:
         if coefficients.size != count:
-            raise InvalidModelError(f"{coefficients.size} coefficients for {count} support vectors", code="E-FILE-009")
+            raise ValueError(f"{coefficients.size} coefficients for {count} support vectors")
         rows = _kernel(node, rows, _vectors(node, count))
     check_feature_count(rows, coefficients.size)
     score = matrix_product(rows, coefficients.reshape(1, -1), rho[:1])
@@ -100,16 +100,13 @@ def _svm_classifier(b: Builder, node: Node) -> list[Value]:
     rows, labels = as_rows(b, node.operand(0)), class_labels(node, "classlabels_ints")
     counts = ints(node, "vectors_per_class")
     if len(labels) < 2 or (counts < 0).any():
-        raise InvalidModelError(
-            f"{len(labels)} classes (at least 2 expected), vectors_per_class {counts.tolist()} (at least 0)",
-            code="E-FILE-009",
+        raise ValueError(
+            f"{len(labels)} classes (at least 2 expected), vectors_per_class {counts.tolist()} (at least 0)"
         )
     if not counts.sum():
         return _linear_classes(node, rows, labels)
     if counts.size != labels.size:
-        raise InvalidModelError(
-            f"vectors_per_class has {counts.size} elements for {labels.size} classes", code="E-FILE-009"
-        )
+        raise ValueError(f"vectors_per_class has {counts.size} elements for {labels.size} classes")
     scores = _pair_scores(node, _kernel(node, rows, _vectors(node, int(counts.sum()))), counts)
     votes = _votes(scores, len(labels))
     if floats(node, "prob_a").size:
@@ -126,9 +123,8 @@ def _pair_scores(node: Node, kernels: Term, counts: Array) -> Term:
     coefficients, rho = floats(node, "coefficients"), floats(node, "rho")
     pairs = classes * (classes - 1) // 2
     if coefficients.size < (classes - 1) * total or rho.size < pairs:
-        raise InvalidModelError(
-            f"{coefficients.size} coefficients and {rho.size} rho for {classes} classes, {total} support vectors",
-            code="E-FILE-009",
+        raise ValueError(
+            f"{coefficients.size} coefficients and {rho.size} rho for {classes} classes, {total} support vectors"
         )
     table = coefficients[: (classes - 1) * total].reshape(classes - 1, total)
     class_ends = np.cumsum(counts)
@@ -159,7 +155,7 @@ def _probabilities(node: Node, scores: Term, classes: int) -> Term:
     slope, offset = (floats(node, name) for name in ("prob_a", "prob_b"))
     pairs = classes * (classes - 1) // 2
     if slope.size != offset.size or slope.size < pairs:
-        raise InvalidModelError(f"{slope.size} prob_a, {offset.size} prob_b of {pairs} pairs", code="E-FILE-009")
+        raise ValueError(f"{slope.size} prob_a, {offset.size} prob_b of {pairs} pairs")
     scaled = scores.apply(ops.Mul, slope[:pairs]).apply(ops.Add, offset[:pairs])
     return (-scaled).sigmoid()
 
@@ -189,9 +185,7 @@ def _linear_classes(node: Node, rows: Term, labels: Array) -> list[Value]:
     """
     coefficients, rho = floats(node, "coefficients"), floats(node, "rho")
     if not coefficients.size or coefficients.size % len(labels) or not rho.size:
-        raise InvalidModelError(
-            f"{coefficients.size} coefficients and {rho.size} rho for {len(labels)} classes", code="E-FILE-009"
-        )
+        raise ValueError(f"{coefficients.size} coefficients and {rho.size} rho for {len(labels)} classes")
     weights = coefficients.reshape(len(labels), -1)
     check_feature_count(rows, weights.shape[1])
     scores = matrix_product(rows, weights, np.full(len(labels), rho[0], np.float32))

@@ -24,7 +24,7 @@ from onnxtfl.mappings.contrib.ml.trees import LEAF, MODES, Nodes, build_forest, 
 
 from onnxtfl.build.attributes import ML, floats, ints, texts, texts_of
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
@@ -55,9 +55,8 @@ _PARTS = ("nodeids", "treeids", "featureids", "truenodeids", "falsenodeids")
 def _nodes(node: Node, features: int | None) -> Nodes:
     """The nodes of TreeEnsembleClassifier and TreeEnsembleRegressor; the first node of each tree is its root."""
     node_ids, trees, feature, true_ids, false_ids = (ints(node, f"nodes_{name}") for name in _PARTS)
-    values, flags = floats(node, "nodes_values"), ints(node, "nodes_missing_value_tracks_true")
-    mode = _modes(texts(node, "nodes_modes"))
-    flags = flags if len(flags) else np.zeros(len(mode), np.int64)
+    values, mode = floats(node, "nodes_values"), _modes(texts(node, "nodes_modes"))
+    flags = _nan_flags(node, len(mode))
     names = (*(f"nodes_{name}" for name in _PARTS), "nodes_values", "nodes_modes", "nodes_missing_value_tracks_true")
     check_equal_lengths([node_ids, trees, feature, true_ids, false_ids, values, mode, flags], names)
     inner = mode != LEAF
@@ -68,12 +67,18 @@ def _nodes(node: Node, features: int | None) -> Nodes:
     return Nodes(mode, feature, values, on_true, on_false, flags == 1, roots, {}).checked(features)
 
 
+def _nan_flags(node: Node, count: int) -> Array:
+    """`nodes_missing_value_tracks_true`, by default `count` zeros."""
+    flags = ints(node, "nodes_missing_value_tracks_true")
+    return flags if len(flags) else np.zeros(count, np.int64)
+
+
 def _modes(names: Sequence[str]) -> Array:
-    """`nodes_modes` as indices into MODES, or LEAF. Raises InvalidModelError for an unknown name."""
+    """`nodes_modes` as indices into MODES, or LEAF. Raises ValueError for an unknown name."""
     known = {f"BRANCH_{name}": index for index, name in enumerate(MODES[:-1])} | {"LEAF": LEAF}
     unknown = set(names) - set(known)
     if unknown:
-        raise InvalidModelError(f"the mode {min(unknown)!r} in nodes_modes is unknown", code="E-FILE-009")
+        raise ValueError(f"the mode {min(unknown)!r} in nodes_modes is unknown")
     return np.asarray([known[name] for name in names], np.int64)
 
 
@@ -96,7 +101,7 @@ def _leaves(node: Node, prefix: str, targets: int, aggregate: str) -> Leaves:
 def _leaves_of(count: int, positions: Array, ids: Array, weights: Array, targets: int, aggregate: str) -> Leaves:
     """The Leaves of `count` nodes, where node ``positions[i]`` has ``weights[i]`` for target ``ids[i]``."""
     if ids.size and not 0 <= ids.min() <= ids.max() < targets:
-        raise InvalidModelError(f"a leaf has a weight for target {ids.max()} of {targets}", code="E-FILE-009")
+        raise ValueError(f"a leaf has a weight for target {ids.max()} of {targets}")
     check_elements(count * targets, "the weights of the trees")
     present = np.zeros((count, targets), bool)
     present[positions, ids] = True
@@ -142,9 +147,8 @@ def _tree_regressor(b: Builder, node: Node) -> Value:
     rows, aggregate = as_rows(b, node.operand(0)), texts_of(node.attr("aggregate_function", "SUM"))
     targets = int(node.attr("n_targets", 1))
     if aggregate not in _AGGREGATES or targets < 1:
-        raise InvalidModelError(
-            f"aggregate_function {aggregate!r} ({', '.join(_AGGREGATES)} expected), n_targets {targets} (at least 1)",
-            code="E-FILE-009",
+        raise ValueError(
+            f"aggregate_function {aggregate!r} ({', '.join(_AGGREGATES)} expected), n_targets {targets} (at least 1)"
         )
     forest = build_forest(_nodes(node, _features(rows)))
     trees = Trees(rows, forest, _leaves(node, "target", targets, aggregate))
@@ -172,9 +176,7 @@ def _tree_classifier(b: Builder, node: Node) -> list[Value]:
 def _many_classes(trees: Trees, labels: Array, base: Array, transform: str) -> list[Value]:
     """Labels and scores of more than 2 classes; the label is that of the largest score among classes that have one."""
     if base.size > len(labels):
-        raise InvalidModelError(
-            f"{base.size} base_values for {len(labels)} classes: at most 1 for each class expected", code="E-FILE-009"
-        )
+        raise ValueError(f"{base.size} base_values for {len(labels)} classes: at most 1 for each class expected")
     padded = np.zeros(len(labels), np.float32)
     padded[: base.size] = base
     sums = trees.sums()
@@ -201,7 +203,7 @@ def _two_classes(node: Node, trees: Trees, labels: Array, base: Array, transform
     """Labels and scores of two classes; a row may have a score for both classes, or only for one of them."""
     classes, weights = ints(node, "class_ids"), floats(node, "class_weights")
     if base.size > 2:
-        raise InvalidModelError(f"{base.size} base_values for 2 classes: at most 2 expected", code="E-FILE-009")
+        raise ValueError(f"{base.size} base_values for 2 classes: at most 2 expected")
     case = _TwoClasses(trees, base, transform, len(np.unique(classes)) == 1, bool((weights >= 0).all()))
     second = trees.always_has_score()[1]
     if base.size and (classes == 0).any() and not trees.always_has_score()[0]:
@@ -266,18 +268,18 @@ class _TwoClasses:
 
 
 def _by_index(node: Node, name: str, known: Sequence[str], default: int) -> str:
-    """The element of `known` whose index is the attribute `name`. Raises InvalidModelError if it is out of range."""
+    """The element of `known` whose index is the attribute `name`. Raises ValueError if it is out of range."""
     index = int(node.attr(name, default))
     if not 0 <= index < len(known):
-        raise InvalidModelError(f"{name} is {index}: 0 to {len(known) - 1} expected", code="E-FILE-009")
+        raise ValueError(f"{name} is {index}: 0 to {len(known) - 1} expected")
     return known[index]
 
 
 def _tensor_attribute(node: Node, name: str, default: Array | None = None) -> Array:
-    """The elements of a tensor attribute [n]. Raises InvalidModelError if it is missing and there is no default."""
+    """The elements of a tensor attribute [n]. Raises ValueError if it is missing and there is no default."""
     found = node.attr(name, None)
     if found is None and default is None:
-        raise InvalidModelError(f"the attribute {name} is missing", code="E-FILE-009")
+        raise ValueError(f"the attribute {name} is missing")
     return np.asarray(default if found is None else found.numpy()).reshape(-1)
 
 
@@ -293,7 +295,7 @@ def _tree_ensemble(b: Builder, node: Node) -> Value:
     check_equal_lengths([ids, weights], ["leaf_targetids", "leaf_weights"])
     positions = np.arange(len(ids)) + len(nodes.mode) - len(ids)
     if targets < 1:
-        raise InvalidModelError(f"n_targets is {targets}: at least 1 expected", code="E-FILE-009")
+        raise ValueError(f"n_targets is {targets}: at least 1 expected")
     leaves = _leaves_of(len(nodes.mode), positions, ids, weights.astype(np.float32), targets, aggregate)
     trees = Trees(rows, build_forest(nodes), leaves)
     scores = Term(b, _transform_scores(_aggregated(trees, aggregate), targets, transform))
@@ -306,20 +308,19 @@ def _ensemble_nodes(node: Node, features: int | None) -> Nodes:
         ints(node, f"nodes_{name}") for name in ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
     )
     mode, split = _tensor_attribute(node, "nodes_modes").astype(np.int64), _tensor_attribute(node, "nodes_splits")
-    flags = ints(node, "nodes_missing_value_tracks_true")
-    flags = flags if len(flags) else np.zeros(len(mode), np.int64)
+    flags = _nan_flags(node, len(mode))
     parts = [feature, true_ids, false_ids, true_is_leaf, false_is_leaf, mode, split, flags]
     check_equal_lengths(parts, ["nodes_featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs", "modes",
                           "splits", "missing_value_tracks_true"])  # fmt: skip
     count, leaves = len(mode), len(ints(node, "leaf_targetids"))
     if count and not 0 <= mode.min() <= mode.max() < LEAF:
-        raise InvalidModelError(f"nodes_modes has a value that is not from 0 to {LEAF - 1}", code="E-FILE-009")
+        raise ValueError(f"nodes_modes has a value that is not from 0 to {LEAF - 1}")
     for indices, size in (
         (np.r_[true_ids[true_is_leaf != 0], false_ids[false_is_leaf != 0]], leaves),
         (np.r_[true_ids[true_is_leaf == 0], false_ids[false_is_leaf == 0]], count),
     ):
         if indices.size and not 0 <= indices.min() <= indices.max() < size:
-            raise InvalidModelError("a child is a node that does not exist", code="E-FILE-009")
+            raise ValueError("a child is a node that does not exist")
     zeros = np.zeros(leaves, np.int64)
     nodes = Nodes(
         np.r_[mode, zeros + LEAF],
@@ -340,8 +341,6 @@ def _members(node: Node, mode: Array) -> dict[int, Array]:
     values = _tensor_attribute(node, "membership_values", np.zeros(0, np.float32))
     ends = np.flatnonzero(np.isnan(values))
     if len(ends) < len(nodes) and not (len(ends) == len(nodes) - 1 and values.size):
-        raise InvalidModelError(
-            f"membership_values has {len(ends)} lists for {len(nodes)} MEMBER nodes", code="E-FILE-009"
-        )
+        raise ValueError(f"membership_values has {len(ends)} lists for {len(nodes)} MEMBER nodes")
     parts = np.split(values, ends + 1)[: len(nodes)]
     return {int(n): part[~np.isnan(part)] for n, part in zip(nodes, parts, strict=True)}

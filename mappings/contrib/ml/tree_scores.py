@@ -203,12 +203,11 @@ class Trees:
         low = Term(self.b, constant(forest.low[inner])) if forest.has_low else None
         passed = self._passed(x, low, Term(self.b, constant(forest.high[inner]))).to(DType.FLOAT32)
         paths = _paths(forest, inner)
-        axes = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (1,)}
-        reached = passed.apply(ops.DotGeneral, paths, **axes)
+        reached = passed.dot(paths, (1,), (1,))
         required = np.maximum(paths, 0).sum(axis=1, dtype=np.float32)
         is_reached = reached.equals(Term(self.b, constant(required))).to(DType.FLOAT32)
         table = np.ascontiguousarray(weights[forest.is_leaf].T)
-        return is_reached.apply(ops.DotGeneral, table, **axes)
+        return is_reached.dot(table, (1,), (1,))
 
 
 def _replace_nan(rows: Term, missing: Term, kind: int) -> Term:

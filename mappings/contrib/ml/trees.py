@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from onnxtfl.dataclass import dataclass
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir.data import Array
 
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
@@ -47,18 +47,16 @@ class Nodes:
     sets: dict[int, Array]
 
     def checked(self, features: int | None) -> Nodes:
-        """Return self. Raises InvalidModelError for indices of children, roots or features that are out of range."""
+        """Return self. Raises ValueError for indices of children, roots or features that are out of range."""
         count, inner = len(self.mode), self.mode != LEAF
         if not len(self.roots):
-            raise InvalidModelError("the ensemble has no trees", code="E-FILE-009")
+            raise ValueError("the ensemble has no trees")
         for role, indices in (("child", self.on_true[inner]), ("child", self.on_false[inner]), ("root", self.roots)):
             if ((indices < 0) | (indices >= count)).any():
-                raise InvalidModelError(f"a {role} is a node that does not exist", code="E-FILE-009")
+                raise ValueError(f"a {role} is a node that does not exist")
         used = self.feature[inner]
         if used.size and (used.min() < 0 or (features is not None and used.max() >= features)):
-            raise InvalidModelError(
-                f"a node reads feature {max(used.max(), -used.min())} of {features}", code="E-FILE-009"
-            )
+            raise ValueError(f"a node reads feature {max(used.max(), -used.min())} of {features}")
         return self
 
 
@@ -133,7 +131,7 @@ class Forest:
 
 
 def build_forest(nodes: Nodes) -> Forest:
-    """The trees as tables, with the nodes numbered level by level. Raises InvalidModelError for a cycle."""
+    """The trees as tables, with the nodes numbered level by level. Raises ValueError for a cycle."""
     nodes = with_interval_tests(nodes)
     low, high, swapped = _intervals(nodes)
     leaf = nodes.mode == LEAF
@@ -215,7 +213,7 @@ def _renumbered(nodes: Nodes, swapped: Array) -> tuple[Array, Array, int]:
 def _depth(child: Array, roots: int) -> int:
     """The maximum number of steps from a root to a leaf.
 
-    Raises InvalidModelError for a cycle, and UnsupportedError for more than MAX_DEPTH steps.
+    Raises ValueError for a cycle, and UnsupportedError for more than MAX_DEPTH steps.
     """
     indices = np.arange(roots)
     for depth in range(MAX_DEPTH + 1):
@@ -224,33 +222,33 @@ def _depth(child: Array, roots: int) -> int:
             return depth
         indices = np.unique(np.concatenate([child[inner], child[inner] + 1]))
     if len(child) <= MAX_DEPTH:
-        raise InvalidModelError("the nodes of a tree form a cycle", code="E-FILE-009")
+        raise ValueError("the nodes of a tree form a cycle")
     raise UnsupportedError(f"a tree of more than {MAX_DEPTH} levels is not supported")
 
 
 def indices_of_ids(trees: Array, nodes: Array, role: str, tree_ids: Array, ids: Array) -> Array:
     """The indices of the nodes with the ids (`tree_ids`, `ids`), among nodes with the ids (`trees`, `nodes`).
 
-    Raises InvalidModelError, which names the `role` of the nodes, if an id does not exist.
+    Raises ValueError, which names the `role` of the nodes, if an id does not exist.
     """
     if not ids.size:
         return ids.astype(np.int64)
     if not trees.size:
-        raise InvalidModelError("the ensemble has no nodes", code="E-FILE-009")
+        raise ValueError("the ensemble has no nodes")
     span = int(max(nodes.max(), ids.max(), 0)) + 1
     if min(nodes.min(), trees.min()) < 0 or span > 1 << 31 or trees.max() > 1 << 31:
-        raise InvalidModelError("tree ids and node ids have to be from 0 to 2**31 - 1", code="E-FILE-009")
+        raise ValueError("tree ids and node ids have to be from 0 to 2**31 - 1")
     known_keys, wanted = trees * span + nodes, tree_ids * span + ids
     order = np.argsort(known_keys, kind="stable")
     found = np.minimum(np.searchsorted(known_keys, wanted, sorter=order), len(known_keys) - 1)
     indices = order[found]
     if (known_keys[indices] != wanted).any() or (ids < 0).any():
-        raise InvalidModelError(f"a {role} is a node that does not exist", code="E-FILE-009")
+        raise ValueError(f"a {role} is a node that does not exist")
     return np.asarray(indices)
 
 
 def check_equal_lengths(arrays: Sequence[Array], names: Sequence[str]) -> None:
-    """Raise InvalidModelError if arrays for the same nodes differ in length."""
+    """Raise ValueError if arrays for the same nodes differ in length."""
     if len({len(a) for a in arrays}) > 1:
         shown = ", ".join(f"{name} {len(a)}" for name, a in zip(names, arrays, strict=True))
-        raise InvalidModelError(f"attributes of different lengths: {shown}", code="E-FILE-009")
+        raise ValueError(f"attributes of different lengths: {shown}")

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from onnxtfl.mappings.contrib.microsoft.fused_convolution import apply_activation
+from onnxtfl.mappings.contrib.microsoft.fused_convolution import add_and_activate
 
 from onnxtfl.build.qlinear import lift_op
 from onnxtfl.build.sizes import slice_axes
 from onnxtfl.errors import UnsupportedError
-from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import known_size
@@ -109,9 +108,7 @@ def _convolution(b: Builder, node: Node) -> Value:
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     attributes = {name: node.attributes[name] for name in names if name in node.attributes}
     y = lift_op(b, "Conv", 11, [node.operand(0), weights, node.optional(2)], attributes)
-    summand = node.optional(3)
-    y = y if summand is None else b(ops.Add, y, summand)
-    return apply_activation(b, node, y, [float(p) for p in node.attr("activation_params", ())])
+    return add_and_activate(b, node, y)
 
 
 @lift_onnx("ReorderInput", since=(1,), domain=_NCHWC)

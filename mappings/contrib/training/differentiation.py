@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from onnxtfl.build.sizes import slice_axes
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import known_size, product
@@ -38,7 +38,7 @@ def _gradient(b: Builder, node: Node) -> list[Value]:
     """
     wanted, count = len(node.attr("xs")), len(node.attr("xs")) + len(node.attr("zs", ()))
     if len(node.operands) != 2 * count + 1:
-        raise InvalidModelError(f"Gradient needs {count} operands, one for each name in xs and zs", code="E-FILE-009")
+        raise ValueError(f"Gradient needs {count} operands, one for each name in xs and zs")
     point, named, y = node.operands[:count], node.operands[count : 2 * count], node.operand(2 * count)
     point_of = {name: value for name, value in zip(named, point, strict=True) if name is not None and value is not None}
     sources = [v for v in named[:wanted] if v is not None]
@@ -56,7 +56,7 @@ def _nodes_between(sources: Sequence[Value], last: Value, ends: Mapping[Value, V
         producer = None if value in ends else value.producer
         if producer is not None and producer not in needed:
             needed.add(producer)
-            work += [v for v in producer.operands if v is not None]
+            work += producer.present_operands
     depends, found = set(sources), list[Node]()
     graph = last.producer.graph if last.producer is not None else None
     for node in graph.nodes if graph is not None else ():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 
-from onnxtfl.errors import InvalidModelError
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
@@ -28,9 +27,8 @@ def _for_each_tensor(states: int) -> Callable[[_Step], Callable[[Builder, Node],
         def rule(b: Builder, node: Node) -> list[Value]:
             count, rest = divmod(len(node.operands) - 2, 2 + states)
             if rest or count < 1:
-                raise InvalidModelError(
-                    f"{len(node.operands)} operands: some tensor lacks a state (2 + {2 + states} a tensor expected)",
-                    code="E-FILE-009",
+                raise ValueError(
+                    f"{len(node.operands)} operands: some tensor lacks a state (2 + {2 + states} a tensor expected)"
                 )
             updated = [step(node, *_scalars(b, node, i), _tensors(b, node, i, count)) for i in range(count)]
             return [term.value for column in zip(*updated, strict=True) for term in column]
@@ -107,7 +105,7 @@ def _momentum(node: Node, rate: Term, count: Term, tensors: Sequence[Term]) -> S
     x, gradient, velocity = tensors
     alpha, mode = float(node.attr("alpha")), node.attr("mode")
     if mode not in ("standard", "nesterov"):
-        raise InvalidModelError(f"mode is {mode!r}, not standard or nesterov", code="E-FILE-009")
+        raise ValueError(f"mode is {mode!r}, not standard or nesterov")
     gradient = _regularized(node, x, gradient)
     beta = (count > 0.0).choose(count.constant(float(node.attr("beta"))), 1.0)
     velocity = velocity * alpha + gradient * beta

@@ -44,7 +44,7 @@ def candidates(sample: Sample, target: Target) -> Iterator[Candidate]:
         return
     for index, form in enumerate(target.forms(node)):
         if target.refuses(node, form) is None:
-            operands = [v.type for v in node.operands if v is not None and not v.is_constant]
+            operands = [v.type for v in node.present_operands if not v.is_constant]
             results = [r.type for r in node.results if _is_float(r)]
             result_adds = _adds_only(results, target) if results else minimal(target)
             models = _with_adds(sample, index, target), _adds_only(operands, target), result_adds

@@ -43,7 +43,7 @@ def culprit(
     found = next((n for n in nodes if not loosely[n] and n not in leading), last)
     leading = leading_to_right(right)
     while not _has_weights(found):
-        before = {v.producer for v in found.operands if v is not None}
+        before = {v.producer for v in found.present_operands}
         earlier = next((n for n in nodes if n in before and not right[n] and n not in leading), None)
         if earlier is None:
             break
@@ -53,7 +53,7 @@ def culprit(
 
 def _has_weights(node: Node) -> bool:
     """Whether an operand is a constant of several real values or bytes (integers of other types are sizes and axes)."""
-    data = [v.data for v in node.operands if v is not None and v.data is not None]
+    data = [v.data for v in node.present_operands if v.data is not None]
     return any(d.size > 1 and (d.dtype.is_float or d.dtype.bits <= _BYTE) for d in data)
 
 

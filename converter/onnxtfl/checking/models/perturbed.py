@@ -50,7 +50,7 @@ def write_perturbed(source: Path, target: Path, perturbation: Perturbation) -> N
 
 
 def _perturb(graph: Graph, perturbation: Perturbation) -> None:
-    operands = {v for node in graph.walk() for v in node.operands if v is not None}
+    operands = {v for node in graph.walk() for v in node.present_operands}
     for value in operands:
         if value.data is not None:
             value.data = _changed(value.data, perturbation)

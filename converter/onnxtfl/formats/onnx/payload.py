@@ -2,7 +2,7 @@
 
 Elements of fixed width become `FileData`; varints (integers of one to ten bytes, seven bits in each, lowest first) are
 decoded in chunks on each access. Sources: https://protobuf.dev/programming-guides/encoding; onnx.proto, TensorProto
-(which field holds which element type).
+(which field has which element type).
 """
 
 from __future__ import annotations

@@ -146,9 +146,7 @@ def _from_bytes(packed: Array, dtype: DType, shape: tuple[int, ...]) -> ArrayDat
 def _strings(tensor: TensorProto, shape: tuple[int, ...]) -> ArrayData:
     if len(tensor.string_data) != math.prod(shape):
         raise ValueError(f"has {len(tensor.string_data)} strings, its shape needs {math.prod(shape)}")
-    array = np.empty(len(tensor.string_data), object)
-    array[:] = [decoded(s) for s in tensor.string_data]
-    return ArrayData(array.reshape(shape), DType.STRING)
+    return ArrayData(np.asarray([decoded(s) for s in tensor.string_data], object).reshape(shape), DType.STRING)
 
 
 def _flat_indices(indices: Array, shape: tuple[int, ...], count: int) -> Array:

@@ -4,7 +4,7 @@ The protobuf classes copy every byte of a message into memory. Therefore the wal
 (https://protobuf.dev/programming-guides/encoding), visits the fields that contain a TensorProto (field numbers:
 onnx.proto), leaves out packed payloads of more than a kilobyte, and passes the small rest to the protobuf classes, as
 well as payloads in several fields, which no current exporter writes. The field `segment` (else unused) of a tensor
-without its payload holds the payload's index and a random number as a mark, which a file cannot predict.
+without its payload has the index of the payload and a random number as a mark, which a file cannot predict.
 """
 
 from __future__ import annotations

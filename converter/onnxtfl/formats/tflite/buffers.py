@@ -87,9 +87,7 @@ class Buffers:
         strings = decode_strings(self._source.read(span.offset, span.length), name)
         if len(strings) != math.prod(shape):
             raise InvalidModelError(f"{len(strings)} strings for shape {list(shape)}", node=name, code="E-FILE-010")
-        array = np.empty(len(strings), object)
-        array[:] = strings
-        return ArrayData(array.reshape(shape), DType.STRING)
+        return ArrayData(np.asarray(strings, object).reshape(shape), DType.STRING)
 
     def _span(self, table: Mapping[str, Any]) -> Span | None:
         span: Span | None = table["data"]

@@ -166,3 +166,9 @@ class Decoder:
 
 def _name(field: Field, number: Any) -> Any:
     return field.enum[number] if field.enum and 0 <= number < len(field.enum) else number
+
+
+def code_number(code: Decoded) -> int:
+    """The number of a decoded OperatorCode table: the larger one of its two fields (schema_utils.cc)."""
+    builtin, old = code["builtin_code"], code["deprecated_builtin_code"]
+    return max(int(old), schema.builtin_code(builtin) if isinstance(builtin, str) else int(builtin))

@@ -135,17 +135,18 @@ class Encoder:
         elif field.kind == "vector":
             self._share(_vector(field, value), reference)
         elif field.kind == "tables":
-            self.refer(reference, self._tables(schema.table(field.target), value))
+            table = schema.table(field.target)
+            self.refer(reference, self._vector_of(len(value), (self.table(table, one) for one in value)))
         elif field.kind == "string":
             self.refer(reference, self._string(value))
         elif field.kind == "strings":
-            self.refer(reference, self._strings(value))
+            self.refer(reference, self._vector_of(len(value), map(self._string, value)))
         else:
-            table, values = value if field.kind == "union" else (schema.table(field.target), value)
-            present = _present(table, values)
-            layout = self._layout(table, present)
+            member, values = value if field.kind == "union" else (schema.table(field.target), value)
+            present = _present(member, values)
+            layout = self._layout(member, present)
             if layout.references:
-                self.refer(reference, self.table(table, values))
+                self.refer(reference, self.table(member, values))
             else:
                 self._share(_Leaf(layout.align, layout.packed(0, present), layout.vtable), reference)
 
@@ -166,20 +167,13 @@ class Encoder:
         self.out += leaf.content
         return len(self.out) - len(leaf.content)
 
-    def _tables(self, table: Table, items: Sequence[Values] | Tables) -> int:
+    def _vector_of(self, count: int, written: Iterator[int]) -> int:
+        """Write a vector of `count` references, then the objects that `written` writes; returns its position."""
         self._pad(4)
         position = len(self.out)
-        self.out += struct.pack("<I", len(items)) + bytes(4 * len(items))
-        for i, values in enumerate(items):
-            self.refer(position + 4 + 4 * i, self.table(table, values))
-        return position
-
-    def _strings(self, texts: Sequence[str]) -> int:
-        self._pad(4)
-        position = len(self.out)
-        self.out += struct.pack("<I", len(texts)) + bytes(4 * len(texts))
-        for i, text in enumerate(texts):
-            self.refer(position + 4 + 4 * i, self._string(text))
+        self.out += struct.pack("<I", count) + bytes(4 * count)
+        for i, target in enumerate(written):
+            self.refer(position + 4 + 4 * i, target)
         return position
 
     def _string(self, text: str) -> int:

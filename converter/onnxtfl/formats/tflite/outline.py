@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnxtfl.dataclass import dataclass
 from onnxtfl.formats.source import Content, Source, open_source
 from onnxtfl.formats.tflite import schema
-from onnxtfl.formats.tflite.decode import Decoder
+from onnxtfl.formats.tflite.decode import Decoded, Decoder, code_number
 from onnxtfl.ir.data import PathLike
 
 
@@ -29,8 +29,6 @@ def file_ops(source: PathLike | Content) -> tuple[FileOp, ...]:
     return tuple(FileOp(names[one["opcode_index"]], result(one["outputs"] or ())) for one in graph["operators"] or ())
 
 
-def _name(code: dict[str, object]) -> str:
-    builtin, old = code["builtin_code"], code["deprecated_builtin_code"]
-    number = schema.builtin_code(builtin) if isinstance(builtin, str) else int(str(builtin))
-    name = schema.builtin_ops()[max(number, int(str(old)))]
+def _name(code: Decoded) -> str:
+    name = schema.builtin_ops()[code_number(code)]
     return str(code["custom_code"] or "") if name == "CUSTOM" else name

@@ -12,15 +12,14 @@ from onnxtfl.formats.litertlm import WEIGHTS, read_container
 from onnxtfl.formats.source import Content, Source, format_of, is_container, named, open_source
 from onnxtfl.formats.tflite import schema
 from onnxtfl.formats.tflite.buffers import Buffers
-from onnxtfl.formats.tflite.decode import Decoded, Decoder
+from onnxtfl.formats.tflite.decode import Decoded, Decoder, code_number
 from onnxtfl.formats.tflite.metadata import read_metadata
-from onnxtfl.formats.tflite.model_tables import default_signature
+from onnxtfl.formats.tflite.model_tables import SIGNATURE, default_signature
 from onnxtfl.formats.tflite.subgraph_reader import SubgraphReader
 from onnxtfl.ir.data import PathLike, SourceFile
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.model import Model, Signature
 
-SIGNATURE = "serving_default"
 MOST_COPIED = 1 << 17
 """The most nodes of copied subgraphs of a small file: nine recurrent layers in two directions may call one for each of
 160 steps, which are 80,000.
@@ -157,8 +156,8 @@ class _ModelReader:
         return SubgraphReader(self, subgraphs[number], (*callers, number), signature).graph()
 
     def _code(self, code: Decoded) -> tuple[str, int]:
-        """Name and version of an op; its code is the larger one of the two fields (schema_utils.cc)."""
-        number = max(code["deprecated_builtin_code"], _number(code["builtin_code"]))
+        """Name and version of an op."""
+        number = code_number(code)
         if not 0 <= number < len(schema.builtin_ops()):
             raise UnsupportedError(f"unknown builtin op {number}", hint="a newer onnxtfl may know it", code="E-OP-002")
         name = schema.builtin_ops()[number]
@@ -195,8 +194,3 @@ def _read_signature(table: Decoded, graphs: Mapping[int, Graph], subgraphs: Sequ
         return tuple((name, first[tensor]) for name, tensor in entries if tensor in first)
 
     return Signature(table["signature_key"] or "", graphs[number], positions("inputs"), positions("outputs"))
-
-
-def _number(builtin_code: Any) -> int:
-    """The number of a decoded op code (a name if it is known)."""
-    return schema.builtin_code(builtin_code) if isinstance(builtin_code, str) else int(builtin_code)

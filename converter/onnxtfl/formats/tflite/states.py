@@ -307,14 +307,12 @@ class _Threader:
         if node.op.name == "tfl.HASHTABLE_IMPORT":
             keys, values = node.operand(1), node.operand(2)
             if keys.data is None or values.data is None:
-                raise UnsupportedError(
-                    "the contents of the table are not constant", node=node.name, op=node.op.name, code="E-OP-007"
-                )
+                raise _refusal(node, "the contents of the table are not constant")
             self.variables.tables.setdefault(name, (keys, values))  # the kernel ignores further ones
             self._remove(node)
             return
         if name not in self.variables.tables:
-            raise UnsupportedError("the table has no contents here", node=node.name, op=node.op.name, code="E-OP-007")
+            raise _refusal(node, "the table has no contents here")
         keys, values = self.variables.tables[name]
         builder = Builder(self.graph, node)
         if node.op.name == "tfl.HASHTABLE_SIZE":
@@ -342,13 +340,9 @@ class _Threader:
                 _Threader(region, self.variables).run()
             return
         if node.op.name not in {_LOOP, *_BRANCHES}:
-            raise UnsupportedError(
-                "its subgraphs use variables or tables", node=node.name, op=node.op.name, code="E-OP-007"
-            )
+            raise _refusal(node, "its subgraphs use variables or tables")
         if any(region is condition and kind is _WRITE for region, _, kind in accesses):
-            raise UnsupportedError(
-                "the condition of the loop assigns a variable", node=node.name, op=node.op.name, code="E-OP-007"
-            )
+            raise _refusal(node, "the condition of the loop assigns a variable")
         if node.op.name == _LOOP and isinstance(condition, Graph):
             written = touched
             self._region(node, condition, touched, ())
@@ -408,8 +402,7 @@ def _reset(node: Node, region: Graph, is_condition: bool) -> None:
             region.substitute(state.input, first)
             continue
         if is_condition or not all(_is_static(v) for inner in region.nodes for v in inner.results):
-            message = "variable tensors in the condition of a loop, or in a body of dynamic shapes"
-            raise UnsupportedError(message, node=node.name, op=node.op.name, code="E-OP-007")
+            raise _refusal(node, "variable tensors in the condition of a loop, or in a body of dynamic shapes")
         for graph in node.regions:
             graph.output_names = []
             if graph is not region:
@@ -419,6 +412,10 @@ def _reset(node: Node, region: Graph, is_condition: bool) -> None:
         node.operands.append(None)
         node.set_operand(len(node.operands) - 1, first)
         node.add_result(state.input.type)
+
+
+def _refusal(node: Node, message: str) -> UnsupportedError:
+    return UnsupportedError(message, node=node.name, op=node.op.name, code="E-OP-007")
 
 
 def _is_static(value: Value) -> bool:
@@ -447,9 +444,7 @@ def _is_updated(value: Value) -> bool:
 def _same(node: Node, names: set[str | None]) -> str | None:
     """The only one of `names`. Raises UnsupportedError if the variable of a handle depends on conditions."""
     if len(names) > 1:
-        raise UnsupportedError(
-            "which variable it uses depends on what runs", node=node.name, op=node.op.name, code="E-OP-007"
-        )
+        raise _refusal(node, "which variable it uses depends on what runs")
     return next(iter(names))
 
 

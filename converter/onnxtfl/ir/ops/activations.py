@@ -144,7 +144,7 @@ class Gated(Op, register=False):
 
 
 def _halves(x: Term, dim: int) -> tuple[Term, Term]:
-    a, b = x.b.many(Split, x.value, None, axis=dim, count=2)
+    a, b = x.b.many(Split, x.value, axis=dim, count=2)
     return Term(x.b, a), Term(x.b, b)
 
 

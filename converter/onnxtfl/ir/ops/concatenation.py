@@ -54,7 +54,7 @@ class Concatenate(Op):
     @classmethod
     def known_results(cls, node: Node) -> list[Array | None]:
         """Known entries stay known, as in a shape with one computed size."""
-        values = [v for v in node.operands if v is not None]
+        values = node.present_operands
         if all(v.known is None for v in values):
             return [None]
         parts = [_contents(v) for v in values]

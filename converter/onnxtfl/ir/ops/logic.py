@@ -19,7 +19,7 @@ from onnxtfl.ir.types import DType
 
 def _known_bools(node: Node) -> list[Array | None] | None:
     """The results of few constant bools, on which sizes may depend; None for others."""
-    constants = [v.numpy() for v in node.operands if v is not None and v.data is not None and v.dtype is DType.BOOL]
+    constants = [v.numpy() for v in node.present_operands if v.data is not None and v.dtype is DType.BOOL]
     if len(constants) < len(node.operands) or any(array.size > KNOWN_LIMIT for array in constants):
         return None
     return [np.asarray(node.op.evaluate({}, *constants), object)]

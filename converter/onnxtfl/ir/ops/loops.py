@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -91,6 +92,18 @@ class Loop(Op):
             *carried,
             *(joined_elements(v, [e[i] for e in elements]) for i, v in enumerate(body.outputs[count + 1 :])),
         )
+
+
+def scan_attributes(carried: int, axes: Sequence[int] = (), result_axes: Sequence[int] = ()) -> dict[str, Any]:
+    """The attributes of a Scan with slices along `axes` and scan outputs along `result_axes`, none of them reversed."""
+    forward, collected = (False,) * len(axes), (False,) * len(result_axes)
+    return {
+        "carried": carried,
+        "axes": tuple(axes),
+        "reversed": forward,
+        "result_axes": tuple(result_axes),
+        "result_reversed": collected,
+    }
 
 
 class Scan(Op):

@@ -15,7 +15,7 @@ from onnxtfl.ir.op import FLOATS, INDICES, Operand
 from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.cumulative import CumSum
 from onnxtfl.ir.ops.gathering import Gather, GatherElements
-from onnxtfl.ir.ops.loops import Scan
+from onnxtfl.ir.ops.loops import Scan, scan_attributes
 from onnxtfl.ir.ops.padding import Pad
 from onnxtfl.ir.reshape import broadcast, dim_value, iota, reshape, transposed, unsqueezed
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -71,8 +71,8 @@ def CTCLoss(
     start = broadcast(b, constant(first, x.dtype), (batch, width), x)
     steps, lengths = iota(b, dim_value(b, x.shape[0], x)), Term(b, input_lengths).to(DType.INT64).value
     body = _step([start.type, start.type, TensorType(DType.INT64, ()), may_skip.type, lengths.type])
-    axes = {"axes": (2, 0), "reversed": (False, False), "result_axes": (1,), "result_reversed": (False,)}
-    final, alpha = b.many(Scan, None, start, emitted, steps, may_skip, lengths, body=body, carried=1, **axes)
+    flags = scan_attributes(1, (2, 0), (1,))
+    final, alpha = b.many(Scan, None, start, emitted, steps, may_skip, lengths, body=body, **flags)
     last = Term(b, unsqueezed(b, target_lengths, [1])).to(DType.INT64) * 2
     label, end = (Term(b, b(GatherElements, final, i.value, axis=1)) for i in ((last - 1).max(0), last))
     label = last.equals(0).choose(label.constant(-np.inf), label)
@@ -96,8 +96,8 @@ def _states(b: Builder, targets: Value, blank: int, width: int) -> tuple[Value, 
     labels = Term(b, unsqueezed(b, targets, [2])).to(DType.INT64)
     pairs = b(Concatenate, (labels * 0 + blank).value, labels.value, axis=2)
     flat = reshape(b, pairs, (targets.shape[0], width - 1), targets)
-    states = b(Pad, flat, np.asarray([[0, 0], [0, 1]]), b.scalar(blank, flat), mode="constant")
-    before = b(Pad, states, np.asarray([[0, 0], [2, -2]]), b.scalar(blank, flat), mode="constant")
+    states = b(Pad, flat, np.asarray([[0, 0], [0, 1]]), b.scalar(blank, flat))
+    before = b(Pad, states, np.asarray([[0, 0], [2, -2]]), b.scalar(blank, flat))
     term = Term(b, states)
     return states, (term.differs(blank) & term.differs(Term(b, before))).value
 
@@ -108,7 +108,7 @@ def _step(types: Sequence[Type | None]) -> Graph:
     b = Builder(body)
     alpha, emitted, number, may_skip, lengths = (Term(b, body.add_input(t)) for t in types)
     least = b.scalar(-np.inf, alpha.value)
-    one, two = (Term(b, b(Pad, alpha.value, np.asarray([[0, 0], [n, -n]]), least, mode="constant")) for n in (1, 2))
+    one, two = (Term(b, b(Pad, alpha.value, np.asarray([[0, 0], [n, -n]]), least)) for n in (1, 2))
     total = _log_sum(alpha, one, may_skip.choose(two, -np.inf)) + emitted
     valid = Term(b, unsqueezed(b, (lengths > number).value, [1]))
     after = valid.choose(total, alpha).value

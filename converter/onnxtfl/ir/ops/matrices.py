@@ -13,7 +13,7 @@ from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.intervals import ZERO, Facts, FactsOf
 from onnxtfl.ir.op import FLOATS, INDICES, Op, Operand, Permutation, Permuted, SharedAxes
-from onnxtfl.ir.ops.loops import Scan
+from onnxtfl.ir.ops.loops import Scan, scan_attributes
 from onnxtfl.ir.reshape import reshape, transposed
 from onnxtfl.ir.types import DType, TensorType
 
@@ -91,8 +91,7 @@ def Cholesky(b: Builder, x: Value, lower: bool = True) -> Value:
     zeros = Term(b, matrices).apply("Sub", Term(b, matrices))
     start = Term(b, constant(np.zeros(1, bool))).choose(zeros, 0.0)
     scanned = [matrices, constant(np.eye(n), x.dtype), constant(np.triu(np.ones((n, n), bool)))]
-    attributes = {"carried": 1, "axes": (2, 0, 0), "reversed": (False,) * 3}
-    factor = b(Scan, None, start.value, *scanned, body=_next_column(start.value, n), **attributes)
+    factor = b(Scan, None, start.value, *scanned, body=_next_column(start.value, n), **scan_attributes(1, (2, 0, 0)))
     return reshape(b, factor if lower else transposed(b, factor, swap), x.shape, x)
 
 

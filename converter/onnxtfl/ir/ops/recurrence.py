@@ -263,7 +263,7 @@ def _matmul(x: Term, weights: Term, attributes: Attributes) -> Term:
 
 def _parts(x: Term, count: int) -> list[Term]:
     """Split `x` into `count` equal parts along the last axis."""
-    return [Term(x.b, v) for v in x.b.many(Split, x.value, None, axis=x.rank - 1, count=count)]
+    return [Term(x.b, v) for v in x.b.many(Split, x.value, axis=x.rank - 1, count=count)]
 
 
 def activation(x: Term, place: int, attributes: Attributes) -> Term:
@@ -341,7 +341,7 @@ def _with_bias(x: Term, bias: Term | None, start: int, end: int) -> Term:
 
 def _rows(weights: Term, start: int, end: int) -> Term:
     """Return gates `start` to `end` of the 3 in `weights`, along the first axis."""
-    gates = [Term(weights.b, v) for v in weights.b.many(Split, weights.value, None, axis=0, count=3)][start:end]
+    gates = [Term(weights.b, v) for v in weights.b.many(Split, weights.value, axis=0, count=3)][start:end]
     return gates[0] if len(gates) == 1 else gates[0].apply("Concatenate", *gates[1:], axis=0)
 
 

@@ -16,11 +16,10 @@ from onnxtfl.ir.formula import Term, by_expansion
 from onnxtfl.ir.graph import Value
 from onnxtfl.ir.op import BOOLS, NUMERIC, Operand, SharedAxes
 from onnxtfl.ir.ops.broadcasting import BroadcastTo
-from onnxtfl.ir.ops.concatenation import Concatenate
 from onnxtfl.ir.ops.padding import InteriorPad, Pad
 from onnxtfl.ir.ops.reductions import Reduce
 from onnxtfl.ir.ops.slicing import END, Slice
-from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape, with_unit_axis
+from onnxtfl.ir.reshape import dim_value, dim_vector, iota, reshape, stacked_along
 from onnxtfl.ir.shapes import check_agree, normalize_axis
 from onnxtfl.ir.spatial import Window
 
@@ -86,7 +85,7 @@ def _padded(b: Builder, x: Value, window: Window, value: Value | None) -> Value:
 def stacked_windows(b: Builder, x: Value, window: Window, start: Value) -> Value:
     """Return the elements of each window along a new last axis, in C order; padding has the value `start`."""
     taps = window_taps(b, _padded(b, x, window, start), range(x.rank), window)
-    return b(Concatenate, *(with_unit_axis(b, tap, x.rank) for tap in taps), axis=x.rank)
+    return stacked_along(b, taps, x.rank)
 
 
 @by_expansion(

@@ -23,7 +23,7 @@ def weights_of(graph: Graph) -> Weights:
     """Return the named constants of each source node, also in regions; a node without a name has its result's."""
     found: dict[str, list[tuple[str, int]]] = {}
     for node in graph.walk():
-        named = [(v.name, v.data.size) for v in node.operands if v is not None and v.data is not None and v.name]
+        named = [(v.name, v.data.size) for v in node.present_operands if v.data is not None and v.name]
         if (name := node.shown_name) and any(size > 1 for _, size in named):
             found[name] = [(weight, size) for weight, size in named if size > 1]
     return found

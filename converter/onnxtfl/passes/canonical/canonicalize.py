@@ -96,7 +96,7 @@ def reshape_weight(b: Builder, node: Node) -> Value | None:
 @MOVES.on(ops.Concatenate, quantized=True)
 def split_parts(b: Builder, node: Node) -> Value | None:
     """Concatenate a value instead of all parts of its split along the same axis, which may be requantized alike."""
-    joined = [v for v in node.operands if v is not None]
+    joined = node.present_operands
     sources = [_before_requantization(v, b.graph) for v in joined]
     for i, source in enumerate(sources):
         split = made_by(source, ops.Split, quantized=True)
@@ -168,7 +168,7 @@ def reversed_parts(b: Builder, node: Node) -> Value | None:
     joined = made_by(node.operand(0), ops.Concatenate, quantized=True)
     if joined is None or not single_use(joined.result, b.graph) or node.result.type != joined.result.type:
         return None
-    axis, parts = normalize_axis(joined.attr("axis"), joined.result.rank), [v for v in joined.operands if v is not None]
+    axis, parts = normalize_axis(joined.attr("axis"), joined.result.rank), joined.present_operands
     if _reversed_axes(node) != [axis] or any(v.shape[axis] != 1 for v in parts):
         return None
     return b.remade(joined, *reversed(parts))[0]
@@ -437,7 +437,7 @@ def slice_(b: Builder, node: Node) -> Value | None:
 @CANONICAL.on(ops.Concatenate, quantized=True)
 def concatenate(b: Builder, node: Node) -> Value | None:
     """Remove a concatenation of one tensor, and the empty tensors among the operands of others."""
-    operands = [v for v in node.operands if v is not None and v.tensor_type.shape is not None]
+    operands = [v for v in node.present_operands if v.tensor_type.shape is not None]
     if len(operands) != len(node.operands):
         return None
     axis = node.attr("axis")

@@ -18,12 +18,12 @@ def remove_unreached(graph: Graph, stops: set[Value]) -> None:
     """
     needed = {node for node in graph.nodes if not node.results}
     work = [v for v in graph.output_set() if v not in stops]
-    work += [v for node in needed for v in node.operands if v is not None and v not in stops]
+    work += [v for node in needed for v in node.present_operands if v not in stops]
     while work:
         producer = work.pop().producer
         if producer is not None and producer not in needed:
             needed.add(producer)
-            work.extend(v for v in producer.operands if v is not None and v not in stops)
+            work.extend(v for v in producer.present_operands if v not in stops)
     node = graph.last
     while node is not None:
         previous = node.previous

@@ -86,7 +86,7 @@ def fold_node(node: Node) -> list[Value] | None:
     except NotImplementedError:
         return None
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
-        shown = ", ".join(str(v.type) for v in node.operands if v is not None)
+        shown = ", ".join(str(v.type) for v in node.present_operands)
         raise InvalidModelError(
             f"its constant result cannot be computed: {error}",
             node=source_name(node),
@@ -116,7 +116,7 @@ def _is_empty(result: Value) -> bool:
 
 def _same(node: Node, result: Value) -> Value | None:
     """Return the operand of `node` with the type of the empty `result`."""
-    return next((v for v in node.operands if v is not None and v.type == result.type), None)
+    return next((v for v in node.present_operands if v.type == result.type), None)
 
 
 def empty_results(graph: Graph) -> None:
@@ -144,7 +144,7 @@ def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
 
 def _empty(b: Builder, node: Node) -> list[Value]:
     """Operands or zeros with the shapes of the empty results of `node`."""
-    read = [v for v in node.operands if v is not None]
+    read = node.present_operands
     zeros = [constant(np.zeros((), result.dtype.numpy)) for result in node.results]
     pairs = zip(zeros, node.results, strict=True)
     return [_same(node, result) or broadcast_to_sizes(b, zero, result.shape, *read) for zero, result in pairs]
@@ -178,7 +178,7 @@ def _result_bytes(node: Node) -> int | None:
 
     A size that depends on elements (how many are nonzero, or distinct) is at most the number of elements read.
     """
-    read = sum(math.prod(known_sizes(v.shape)) for v in node.operands if v is not None)
+    read = sum(math.prod(known_sizes(v.shape)) for v in node.present_operands)
     result_bytes = 0
     for result in node.results:
         if not isinstance(result.type, TensorType) or result.type.shape is None:

@@ -37,6 +37,6 @@ def stored_size(data: TensorData) -> int:
 
 def _most(graph: Graph) -> Fraction:
     """The bytes that all constants may grow by."""
-    constants = {v for node in graph.nodes for v in node.operands if v is not None}
+    constants = {v for node in graph.nodes for v in node.present_operands}
     size = sum(stored_size(v.data) for v in constants if v.data is not None)
     return max(size * MOST_GROWTH, Fraction(SMALL_GROWTH))

@@ -51,7 +51,7 @@ def _key(node: Node) -> Hashable | None:
     """What convolutions have in common that can be joined; None for other nodes."""
     if node.op is not ops.Conv or not may_match(node, False) or node.attr("feature_group_count") != 1:
         return None
-    x, *weights = (v for v in node.operands if v is not None)
+    x, *weights = node.present_operands
     if len(x.uses) == 1 or x.dtype is not DType.FLOAT32 or not all(v.is_constant for v in weights):
         return None
     taps = [n for axis, n in enumerate(weights[0].shape) if axis != node.attr("kernel_output_feature_dimension")]

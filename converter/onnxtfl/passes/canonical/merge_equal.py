@@ -47,7 +47,7 @@ def merge_equal(graph: Graph) -> None:
 
 def _reads_alone(node: Node) -> bool:
     """Whether no other node reads one of the operands."""
-    return 1 in [len(v.uses) for v in node.operands if v is not None and v.data is None]
+    return 1 in [len(v.uses) for v in node.present_operands if v.data is None]
 
 
 class _Seen:

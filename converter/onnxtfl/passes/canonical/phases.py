@@ -54,7 +54,7 @@ from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.ops.convolution import channels_first_attributes, conv_window, spatial_sizes, window_attributes
 from onnxtfl.ir.ops.slicing import END
 from onnxtfl.ir.permutations import inverse
-from onnxtfl.ir.reshape import reshape, transpose_and_merge, transposed
+from onnxtfl.ir.reshape import concatenated, reshape, transpose_and_merge, transposed
 from onnxtfl.ir.spatial import Window
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.patterns import Patterns
@@ -116,7 +116,7 @@ def by_planes(b: Builder, node: Node) -> Value | None:
     planes = [b(ops.ConvTranspose, images, k, node.optional(2), **channels_first_attributes(plane)) for k in kernels]
     sizes, (count, length) = planes[0].shape[1:], (x.shape[a] for a in (batch, depth))
     each = [reshape(b, p, (count, length, 1, *sizes), p, x) for p in planes]
-    whole = each[0] if len(each) == 1 else b(ops.Concatenate, *each, axis=2)
+    whole = concatenated(b, each, 2)
     result = reshape(b, whole, (count, length * len(each), *sizes), whole, x)
     depth, *inner = attributes["output_spatial_dimensions"]
     order = (attributes["output_batch_dimension"], depth, attributes["output_feature_dimension"], *inner)

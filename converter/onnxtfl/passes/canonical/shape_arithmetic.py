@@ -27,6 +27,7 @@ from onnxtfl.ir.dims import at_most
 from onnxtfl.ir.facts import fits_int32, never_negative
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
+from onnxtfl.ir.reshape import concatenated
 from onnxtfl.ir.shapes import normalize_axis
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.rewriting.patterns import Patterns
@@ -70,7 +71,7 @@ def _read(value: Value) -> list[Entry] | None:
     joined = made_by(value, ops.Concatenate)
     if joined is None:
         return _gathered(value)
-    parts = [v for v in joined.operands if v is not None and _length(v) is not None]
+    parts = [v for v in joined.present_operands if _length(v) is not None]
     return [e for v in parts for e in _whole(v)] if len(parts) == len(joined.operands) else None
 
 
@@ -138,7 +139,7 @@ def _gather(b: Builder, entries: Sequence[Entry], like: Value) -> Value:
 
 
 def _joined(b: Builder, parts: Sequence[Value]) -> Value:
-    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
+    return concatenated(b, parts, 0)
 
 
 @CONVERSIONS.on(ops.Gather, ops.Concatenate)

@@ -23,6 +23,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import Atom, Dim, FloorDiv, Monomial, SymDim, is_nonnegative, symbol
 from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.reshape import concatenated
 from onnxtfl.ir.types import DType, shape_of
 
 Sizes = dict[Dim, tuple[Value, int]]
@@ -78,7 +79,7 @@ def _vector(b: Builder, sizes: Sequence[Dim], known: Sizes, dtype: DType) -> Val
             parts.append(constant(np.asarray(run, dtype.numpy)))
         else:
             parts += [_computed(b, size, known, dtype) for size in run if isinstance(size, SymDim)]
-    return parts[0] if len(parts) == 1 else b(ops.Concatenate, *parts, axis=0)
+    return concatenated(b, parts, 0)
 
 
 def _read(b: Builder, source: Value, axes: Sequence[int], dtype: DType) -> list[Value]:

@@ -376,7 +376,7 @@ def _made_before(node: Node) -> Iterator[Node]:
     work, seen = [node], {node}
     while work:
         user = work.pop()
-        for made in (value.producer for value in user.operands if value is not None):
+        for made in (value.producer for value in user.present_operands):
             if made is not None and made.op not in PRODUCTS:
                 yield made
             elif made is not None and user.op in PRODUCTS and made not in seen and len(seen) < _MOST_PRODUCTS:

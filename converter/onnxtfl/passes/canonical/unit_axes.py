@@ -127,7 +127,7 @@ def _may_sink_through(user: Node, move: UnitReshape) -> bool:
         return False
     if issubclass(user.op, Elementwise) and user.results[0].tensor_type.shape != move.after:
         return False
-    moves = [UnitReshape.of(v) for v in user.operands if v is not None and not v.is_constant]
+    moves = [UnitReshape.of(v) for v in user.present_operands if not v.is_constant]
     return all(m is not None and m.like(move) for m in moves)
 
 
@@ -136,7 +136,7 @@ def _elementwise(b: Builder, node: Node) -> Value | None:
     """Sink equal reshapes of all tensors; constants are reshaped to the operand's axes."""
     if len(node.results) != 1 or node.op is ops.Copy:
         return None
-    varying = [v for v in node.operands if v is not None and not v.is_constant]
+    varying = [v for v in node.present_operands if not v.is_constant]
     move = _through(b, node, varying)
     if move is None or node.result.tensor_type.shape != move.after:
         return None
@@ -164,11 +164,11 @@ def _two_around_elementwise(b: Builder, node: Node) -> Value | None:
         return None
     if inner.op is ops.Copy or len(inner.results) != 1 or _has_scales_along_an_axis(inner):
         return None
-    varying = [v for v in inner.operands if v is not None and not (v.data is not None and v.data.size == 1)]
+    varying = [v for v in inner.present_operands if not (v.data is not None and v.data.size == 1)]
     first = made_by(varying[0], ops.Reshape, quantized=True) if len(varying) == 1 else None
     if first is None or not single_use(first.result, b.graph) or first.result.type != inner.result.type:
         return None
-    singles = {v: reshaped_constant(v, ()) for v in inner.operands if v is not None and v.data is not None}
+    singles = {v: reshaped_constant(v, ()) for v in inner.present_operands if v.data is not None}
     if None in singles.values():
         return None
     moved = b(ops.Reshape, first.operand(0), node.operand(1))

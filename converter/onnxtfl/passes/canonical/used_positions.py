@@ -156,7 +156,7 @@ def _after_products(graph: Graph, parts: dict[Node, Part]) -> set[Node]:
     for node in graph.nodes:
         if node not in parts:
             continue
-        producers = {v.producer for v in node.operands if v is not None}
+        producers = {v.producer for v in node.present_operands}
         if node.op.multiplies in ("matrices", "windows") or not found.isdisjoint(producers):
             found.add(node)
     return found

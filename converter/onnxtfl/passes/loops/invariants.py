@@ -54,7 +54,7 @@ def _moved(body: Graph, same: Mapping[Value, Value]) -> Iterator[Node]:
     """Return the movable nodes of `body`: they read only constants, `same` values and each other's results."""
     known = set(same)
     for node in body.nodes:
-        read = [v for v in node.operands if v is not None]
+        read = node.present_operands
         if not _is_movable(node) or not known.intersection(read) or not all(v.is_constant or v in known for v in read):
             continue
         known.update(node.results)

@@ -176,7 +176,7 @@ def while_reads(b: Builder, node: Node) -> Sequence[Value] | None:
     """Copy constants that iterations only read into the regions; the result of a read-only value is its operand."""
     regions = [node.attr("cond"), node.attr("body")]
     body = regions[1]
-    values = [v for v in node.operands if v is not None]
+    values = node.present_operands
     same = [i for i in range(len(values)) if body.outputs[i] is body.inputs[i]]
     for i in same:  # a value that is only returned is unused
         body.outputs[i] = values[i]
@@ -228,4 +228,4 @@ def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
         goes_on = run(cond, given)[0]
     except NotImplementedError:
         return None
-    return None if goes_on.size != 1 or goes_on.any() else [v for v in node.operands if v is not None]
+    return None if goes_on.size != 1 or goes_on.any() else node.present_operands

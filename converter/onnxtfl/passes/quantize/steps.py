@@ -118,11 +118,11 @@ def _function(root: Node, places: Mapping[Node, int]) -> _Function | None:
 
 
 def _operands(node: Node) -> set[Value]:
-    return {v for v in node.operands if v is not None and not v.is_constant}
+    return {v for v in node.present_operands if not v.is_constant}
 
 
 def _is_of_elements(node: Node) -> bool:
     """Whether each element of the result depends on one of each operand, with equal constants for all."""
     is_pure = node.op.effect_of(node) is Effect.PURE and not node.regions and len(node.results) == 1
-    constants = (v for v in node.operands if v is not None and v.is_constant)
+    constants = (v for v in node.present_operands if v.is_constant)
     return is_pure and issubclass(node.op, Elementwise) and all(product(v.shape) == 1 for v in constants)

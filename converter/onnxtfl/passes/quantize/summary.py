@@ -79,7 +79,7 @@ def _kind(node: Node) -> Kind | None:
     meaning = node.lowered_from
     if meaning is None or meaning in (ops.Convert, ops.Shape) or node.regions or _is_fused_clamp(node):
         return None
-    operands = [v for v in node.operands if v is not None and not v.is_constant]
+    operands = [v for v in node.present_operands if not v.is_constant]
     real = any(is_real(v.type) and not _is_dequantized(v) for v in operands)
     real |= any(is_real(v.type) and not _is_quantized_next(v) for v in node.results)
     quantized = any(map(_as_quantized, node.operands)) or any(map(_as_quantized, node.results))

@@ -119,7 +119,7 @@ def _taps(node: Node, read: Ranges, before: Sequence[int]) -> Ranges:
 @CONVOLUTION_PARTS.on(ops.Add)
 def parts_of_a_convolution(b: Builder, node: Node) -> Value | None:
     """Join two parts whose kernels differ along one axis."""
-    parts = [part for value in node.operands if value is not None and (part := Part.of(value, b.graph)) is not None]
+    parts = [part for value in node.present_operands if (part := Part.of(value, b.graph)) is not None]
     if len(parts) != 2 or parts[0].source is not parts[1].source or not _are_alike(node, parts):
         return None
     places = [axis for axis, (one, other) in enumerate(zip(*(p.taps for p in parts), strict=True)) if one != other]
@@ -144,7 +144,7 @@ def _are_alike(node: Node, parts: Sequence[Part]) -> bool:
         {name: value for name, value in attributes_of(p.node).items() if name not in ("padding", "rhs_dilation")}
         for p in parts
     )
-    return one == other and len({v.shape for v in node.operands if v is not None}) == 1
+    return one == other and len({v.shape for v in node.present_operands}) == 1
 
 
 def _progression(positions: Sequence[int]) -> range | None:

@@ -163,8 +163,8 @@ def dilated(b: Builder, node: Node) -> Value | None:
 
 def _elementwise_after(b: Builder, node: Node, inner: Node) -> Value | None:
     """Move an elementwise op, whose constants vary only along the last axis, after the BatchToSpace."""
-    varying = [v for v in inner.operands if v is not None and not v.is_constant]
-    constants = [v for v in inner.operands if v is not None and v.data is not None]
+    varying = [v for v in inner.present_operands if not v.is_constant]
+    constants = [v for v in inner.present_operands if v.data is not None]
     last = inner.result.rank - 1
     small = all(len(v.data.shape) <= 1 or set(v.data.shape[:-1]) == {1} for v in constants if v.data is not None)
     if len(varying) != 1 or not small or last <= len(node.attr("blocks")) or not single_use(inner.result, b.graph):

@@ -81,7 +81,7 @@ def concatenation_in_groups(b: Builder, node: Node) -> Value | None:
         group = made_by(value, ops.Concatenate, quantized=True) if single_use(value, b.graph) else None
         is_along = group is not None and normalize_axis(group.attr("axis"), value.rank) == axis
         is_stored_alike = value.tensor_type.quantization == node.result.tensor_type.quantization
-        parts += [v for v in group.operands if v] if group and is_along and is_stored_alike else [value]
+        parts += group.present_operands if group and is_along and is_stored_alike else [value]
     return b.remade(node, *parts)[0] if len(parts) > len(node.operands) else None
 
 

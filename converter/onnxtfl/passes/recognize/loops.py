@@ -88,7 +88,7 @@ def _counts_by_one(body: Graph, index: int) -> bool:
     step = without_reshapes(body.outputs[index]).producer
     if step is None or step.op is not ops.Add or not body.inputs[index].is_single:
         return False
-    others = [v for v in step.operands if v is not None and without_reshapes(v) is not body.inputs[index]]
+    others = [v for v in step.present_operands if without_reshapes(v) is not body.inputs[index]]
     return len(others) == 1 and static_ints(others[0]) == [1]
 
 
@@ -312,7 +312,7 @@ def joined_part(b: Builder, node: Node) -> Value | None:
     if joined is None or joined.op is not ops.Concatenate or starts is None or ends is None or steps is None:
         return None
     axis, end, shape = joined.attr("axis") % joined.result.rank, 0, joined.result.tensor_type.shape
-    for x in (v for v in joined.operands if v is not None):
+    for x in joined.present_operands:
         if x.tensor_type.shape is None or shape is None:
             return None
         start, end = end, end + x.shape[axis]

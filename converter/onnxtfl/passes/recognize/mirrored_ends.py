@@ -34,7 +34,7 @@ def mirrored_ends(b: Builder, node: Node) -> Value | None:
     if not 2 <= len(node.operands) <= _MOST_OPERANDS or not is_static:
         return None
     axis = normalize_axis(node.attr("axis"), node.result.rank)
-    sizes = [v.size(axis) for v in node.operands if v is not None]
+    sizes = [v.size(axis) for v in node.present_operands]
     index, size = sizes.index(max(sizes)), max(sizes)
     x, amounts = node.operand(index), np.zeros((node.result.rank, 2), np.int64)
     before, after = (_places(part, x, axis) for part in (node.operands[:index], node.operands[index + 1 :]))

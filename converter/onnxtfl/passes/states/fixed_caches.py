@@ -296,7 +296,7 @@ class _Rewriting:
         """
         inner = [n for region in node.regions for n in region.walk()]
         values = [v for n in (node, *inner) for v in (*n.operands, *n.results) if v is not None]
-        values += [v for n in _computed_from_numbers(node.operands) for v in n.operands if v is not None]
+        values += [v for n in _computed_from_numbers(node.operands) for v in n.present_operands]
         known = [dim for v in values for dim in (*(v.tensor_type.shape or ()), *(known_dims(v) or ()))]
         return any(map(self._has_places, known))
 
@@ -319,11 +319,11 @@ class _Rewriting:
     def _concatenate(self, node: Node) -> list[Value] | None:
         """New tokens after those in a cache are written into it; other elements are before or after all places."""
         axis = node.attr("axis") % node.result.rank
-        sizes = [v.shape[axis] for v in node.operands if v is not None]
+        sizes = [v.shape[axis] for v in node.present_operands]
         if len(sizes) != 2 or not _is_symbol(sizes[0], self.filled) or sizes[1] != self.caches.new:
             self._note_ends(node, sizes, node.result.shape[axis])
             return None
-        cache, new = (self._of(v) for v in node.operands if v is not None)
+        cache, new = (self._of(v) for v in node.present_operands)
         starts = self._starts(cache.rank, axis)
         if self.caches.new > 1:
             old = self.b(ops.Gather, cache, self.at, axis=axis)
@@ -351,7 +351,7 @@ class _Rewriting:
         return self.b(ops.Mul, self.first, np.eye(rank, dtype=np.int32)[axis])
 
     def _range(self, node: Node) -> list[Value] | None:
-        start, _, delta = (self._of(v) for v in node.operands if v is not None)
+        start, _, delta = (self._of(v) for v in node.present_operands)
         size = self._shape(node.result)[0]
         if not isinstance(size, int):
             return None
@@ -405,7 +405,7 @@ class _Rewriting:
         return None
 
     def _slice(self, node: Node) -> list[Value] | None:
-        x, starts, _, strides = (v for v in node.operands if v is not None)
+        x, starts, _, strides = node.present_operands
         steps, begins = known_dims(strides), known_dims(starts)
         if steps is None or begins is None or not self._varies(node):
             return None
@@ -477,9 +477,9 @@ class _Rewriting:
         """The sum of scores and masks; where a smaller mask is added already, to that one."""
         node = scores.producer
         if node is not None and node.op is ops.Add:
-            small = [v for v in node.operands if v is not None and _elements(v) < _elements(scores)]
+            small = [v for v in node.present_operands if _elements(v) < _elements(scores)]
             if len(small) == 1 and _elements(small[0]) >= _elements(mask):
-                (other,) = (v for v in node.operands if v is not None and v is not small[0])
+                (other,) = (v for v in node.present_operands if v is not small[0])
                 return self.b(ops.Add, other, self.b(ops.Add, small[0], mask))
         return self.b(ops.Add, scores, mask)
 

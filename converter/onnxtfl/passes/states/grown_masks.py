@@ -34,7 +34,7 @@ def grown_masks(graph: Graph, filled: Symbol, new: int) -> dict[Value, tuple[Arr
             found[grown] = rows[..., -1:, :1], rows[..., :1, -1:]
             node.set_operand(index, grown)
             changed.add(grown)
-        if not changed.isdisjoint(v for v in node.operands if v is not None):
+        if not changed.isdisjoint(node.present_operands):
             for result, type_ in zip(node.results, infer(node), strict=True):
                 if isinstance(type_, TensorType) and type_ != result.type:
                     result.type = type_

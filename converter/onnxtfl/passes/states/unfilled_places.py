@@ -49,7 +49,7 @@ def operands_without_unfilled(
     """
     if _is_elementwise(node) or node.op in _SEPARATE:
         return list(operands)
-    if not any(places(dim) for v in node.operands if v is not None for dim in v.tensor_type.shape or ()):
+    if not any(places(dim) for v in node.present_operands for dim in v.tensor_type.shape or ()):
         return list(operands)
     axes, neutral = _combined(node)
     if axes is None:
@@ -62,7 +62,7 @@ def operands_without_unfilled(
         return None
     new = operands[0]
     assert new is not None
-    if node.op is ops.DotGeneral and any(_is_zero(v, places) for v in node.operands if v is not None):
+    if node.op is ops.DotGeneral and any(_is_zero(v, places) for v in node.present_operands):
         return list(operands)
     for axis in combined:
         shape = [1] * x.rank

@@ -42,7 +42,7 @@ def _prepared(region: Graph) -> set[Value]:
     """Return the results of nodes that depend only on constants and shapes."""
     prepared = set[Value]()
     for node in region.nodes:
-        given = (v for v in node.operands if v is not None)
+        given = node.present_operands
         if node.lowered_from is ops.Shape or all(v.is_constant or v in prepared for v in given):
             prepared.update(() if node.regions else node.results)
     return prepared

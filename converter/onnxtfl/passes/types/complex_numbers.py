@@ -152,7 +152,7 @@ class _Splitting:
 
 
 def _given(node: Node) -> list[Value]:
-    return [v for v in node.operands if v is not None]
+    return node.present_operands
 
 
 _Given = Sequence[Value | Parts]

@@ -82,9 +82,7 @@ def computes_in_float16(node: Node) -> bool:
     """Whether `node` computes float16 from float16 (moves and conversions excluded)."""
     if node.op.moves is not None or node.op in (ops.Convert, ops.BitcastConvert):
         return False
-    return any(is_half(v) and not v.is_constant for v in node.operands if v is not None) and any(
-        map(is_half, node.results)
-    )
+    return any(is_half(v) and not v.is_constant for v in node.present_operands) and any(map(is_half, node.results))
 
 
 class _Islands:
@@ -103,7 +101,7 @@ class _Islands:
         computing = [n for n in self.touching if computes_in_float16(n)]
         wide = Counter(n.op.name for n in computing if n not in self.native)
         for node in self.touching:
-            moved = [v for v in node.operands if v is not None and not v.is_constant]
+            moved = [v for v in node.present_operands if not v.is_constant]
             if node in self.native or (node in self.moving and not any(v in self.copies for v in moved)):
                 self._narrow(node)
             else:

@@ -48,7 +48,7 @@ def compute_in_float32(graph: Graph, keeps_boundary: bool = True, native: bool =
 
 def _changed_boundary(graph: Graph, table: Mapping[DType, DType]) -> HeldTypes:
     """Return the inputs and outputs whose type changes."""
-    names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
+    names = graph.names_of_outputs
     both = [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]
     types = [(name, v.type.dtype) for v, name in both if isinstance(v.type, TensorType) and not v.is_quantized]
     return HeldTypes({name: (dtype, table[dtype], False) for name, dtype in types if dtype in table})

@@ -20,7 +20,7 @@ from onnxtfl.rewriting.int64 import Narrowing, is_int64
 
 def narrow_int64(graph: Graph) -> HeldTypes:
     """Compute int64 as int32 in `graph`, also inputs and outputs. UnsupportedError for constants that do not fit."""
-    names = [*graph.output_names, *(v.name or "" for v in graph.outputs[len(graph.output_names) :])]
+    names = graph.names_of_outputs
     both = [*((v, v.name or "") for v in graph.inputs), *zip(graph.outputs, names, strict=True)]
     held = HeldTypes({name: (DType.INT64, DType.INT32, False) for value, name in both if is_int64(value)})
     _assume_range(graph)

@@ -55,7 +55,7 @@ def _product_by_ones(b: Builder, node: Node) -> Value | None:
 def _multiplied(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """The product along `axes`, which stay with size 1."""
     for axis in axes:
-        parts = b.many(ops.Split, x, None, axis=axis, count=int(x.shape[axis]))
+        parts = b.many(ops.Split, x, axis=axis, count=int(x.shape[axis]))
         x = functools.reduce(lambda lhs, rhs: b(ops.Mul, lhs, rhs), parts)
     return x
 

@@ -116,7 +116,7 @@ class _Holding:
             return
         if any(_small(v) for v in node.results):
             node.attributes = {k: HELD.get(v, v) if isinstance(v, DType) else v for k, v in node.attributes.items()}
-        exact = keeps_elements(node) and all(v in self.exact or v.is_constant for v in node.operands if v is not None)
+        exact = keeps_elements(node) and all(v in self.exact or v.is_constant for v in node.present_operands)
         for result in node.results:
             if (dtype := _small(result)) is not None:
                 self.source[result] = dtype
@@ -239,7 +239,7 @@ class _Holding:
         if self.is_region:
             return value
         held = bits_type(dtype) if self.bits else HELD[dtype]
-        name = self.graph.output_names[index] if index < len(self.graph.output_names) else value.name
+        name = self.graph.names_of_outputs[index]
         self.changed[name or ""] = (dtype, held, self.bits)
         x = Term(Builder(self.graph, cause=value.producer, maker=_MAKER), value)
         if value not in self.exact and not value.is_constant:

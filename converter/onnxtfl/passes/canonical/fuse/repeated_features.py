@@ -22,6 +22,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, repeated, single_use
+from onnxtfl.ir.reshape import concatenated
 from onnxtfl.rewriting.patterns import Patterns
 
 REPEATED = Patterns()
@@ -41,7 +42,7 @@ def repeated_features(b: Builder, node: Node) -> Value | None:
     if axes is None:
         return None
     of_x, of_kernel = axes
-    parts = [v for v in joined.operands if v is not None]
+    parts = joined.present_operands
     sizes = [part.shape[of_x] for part in parts]
     if joined.attr("axis") % joined.result.rank != of_x or not is_static(sizes):
         return None
@@ -92,5 +93,5 @@ def _source(part: Value, of_x: int) -> Value | None:
 def _joined(b: Builder, pairs: list[tuple[Value, Array]], axes: tuple[int, int]) -> tuple[Value, Value]:
     """The features, and their kernels, as one operand each."""
     features, kernels = [x for x, _ in pairs], [kernel for _, kernel in pairs]
-    x = features[0] if len(features) == 1 else b(ops.Concatenate, *features, axis=axes[0])
+    x = concatenated(b, features, axes[0])
     return x, constant(np.concatenate(kernels, axes[1]))

@@ -74,7 +74,7 @@ def sign_in_table(b: Builder, node: Node) -> Value | None:
 
 def _halves_joined(node: Node) -> tuple[Value, ...]:
     """The two operands of a concatenation, if they have equal sizes; else ()."""
-    parts = tuple(v for v in node.operands if v is not None)
+    parts = tuple(node.present_operands)
     axis = node.attr("axis")
     sizes = [v.shape[axis] for v in parts if v.tensor_type.shape is not None]
     is_halved = len(sizes) == 2 == len(parts) and is_static(sizes) and sizes[0] == sizes[1] and parts[0].dtype.is_float

@@ -96,7 +96,7 @@ def join_parts(graph: Graph) -> bool:
 
 
 def _joined(graph: Graph, node: Node) -> bool:
-    outputs = [without_reshapes(v) for v in node.operands if v is not None]
+    outputs = [without_reshapes(v) for v in node.present_operands]
     early, late = (made_by(v, *LAYERS) for v in outputs)
     if early is None or late is None or outputs != [early.results[0], late.results[0]]:
         return False

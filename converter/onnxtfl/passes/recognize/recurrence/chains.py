@@ -106,7 +106,7 @@ class _StepNodes:
         work = deque(node for node, count in missing.items() if not count)
         while work:
             node = work.popleft()
-            levels = [self.level.get(v, -1) for v in node.operands if v is not None]
+            levels = [self.level.get(v, -1) for v in node.present_operands]
             if self._collects(node, levels):
                 self.collecting.append(node)
                 continue
@@ -123,7 +123,7 @@ class _StepNodes:
         steps = list(range(len(self.parts)))
         if node.op is not ops.Concatenate or levels not in (steps, steps[::-1]):
             return False
-        return not any(without_reshapes(v) in self.parts for v in node.operands if v is not None)
+        return not any(without_reshapes(v) in self.parts for v in node.present_operands)
 
 
 def _near(values: Sequence[Value], most: int) -> dict[Node, None]:
@@ -141,7 +141,7 @@ def _near(values: Sequence[Value], most: int) -> dict[Node, None]:
 def _before_products(value: Value) -> Value:
     """Return the value of which `value` is a linear function: a step may compute the product for the next one."""
     while (node := value.producer) is not None:
-        variable = [v for v in node.operands if v is not None and not v.is_constant]
+        variable = [v for v in node.present_operands if not v.is_constant]
         if node.op not in _LINEAR or len(variable) != 1:
             break
         value = variable[0]
@@ -218,7 +218,7 @@ def _product_of(value: Value) -> Node | None:
 
 def _cells(near: Mapping[Node, None], h: Value, sources: set[Value]) -> list[Value]:
     """Return candidates for the cell state: values as large as `h` that are factors of a Mul."""
-    values = [v for node in near if node.op is ops.Mul for v in node.operands if v is not None and not v.is_constant]
+    values = [v for node in near if node.op is ops.Mul for v in node.present_operands if not v.is_constant]
     size = product(h.shape)
     found = {
         without_reshapes(v): v for v in values if v.producer not in near and isinstance(v.tensor_type.shape, tuple)

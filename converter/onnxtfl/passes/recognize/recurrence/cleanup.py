@@ -118,7 +118,7 @@ def _is_last(layer: Node, index: int) -> bool:
 @AROUND_LAYERS.on(ops.Concatenate)
 def joined_parts(b: Builder, node: Node) -> Value | None:
     """Concatenate(all slices of x) -> x, as for the states of both directions."""
-    axis, parts = normalize_axis(node.attr("axis"), node.result.rank), [v for v in node.operands if v is not None]
+    axis, parts = normalize_axis(node.attr("axis"), node.result.rank), node.present_operands
     whole, end = None, 0
     for part in parts:
         cut = made_by(part, ops.Slice)

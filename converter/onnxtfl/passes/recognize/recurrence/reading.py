@@ -145,7 +145,7 @@ class Reader:
         return self.cut(columns, start * each, (start + value.shape[axis]) * each)
 
     def joined(self, node: Node, value: Value) -> Columns:
-        parts = [self.columns(v) for v in node.operands if v is not None]
+        parts = [self.columns(v) for v in node.present_operands]
         columns = [each for part in parts for each in part]
         self._columns_from(value, node.attr("axis"), columns)
         return columns
@@ -300,7 +300,7 @@ def _rows_of(matrix: Value) -> list[Piece]:
     """Return `matrix` as the rows of other matrices that it is split or concatenated from."""
     node = matrix.producer
     if node is not None and node.op is ops.Concatenate and normalize_axis(node.attr("axis"), 2) == 0:
-        return [piece for v in node.operands if v is not None for piece in _rows_of(v)]
+        return [piece for v in node.present_operands for piece in _rows_of(v)]
     if node is None or node.op is not ops.Split or normalize_axis(node.attr("axis"), 2) != 0:
         return [Piece.whole(matrix, *matrix.shape)]
     ends = list(itertools.accumulate(r.shape[0] for r in node.results))

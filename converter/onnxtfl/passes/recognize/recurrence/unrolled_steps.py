@@ -32,7 +32,7 @@ def recognize_steps(graph: Graph) -> bool:
 def _is_written(graph: Graph, rolled: Rolled) -> bool:
     """Write the layer unless the steps have other users; return whether it was written."""
     chain, finals, collecting = rolled.chain, rolled.finals, rolled.collecting
-    joined = [v for node in collecting for v in node.operands if v is not None]
+    joined = [v for node in collecting for v in node.present_operands]
     inside, outside = needed_nodes([*finals, *joined], chain.nodes), graph.output_set()
     kept = {r for node in inside for r in node.results if r not in finals}
     if any(touches_quantized(node) for node in (*inside, *collecting)):
