@@ -31,7 +31,6 @@ from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import run as evaluate_graph
 from onnxtfl.ir.metadata import RECORD, Late
 from onnxtfl.ir.model import Model
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.record import record_of
 from onnxtfl.ir.shown_sizes import inputs_scope, remember_inputs, shown_type
 from onnxtfl.ir.signatures import describe_value, of_unknown_rank
@@ -276,7 +275,7 @@ def explicit_states(model: Model) -> None:
 def _evaluated(graph: Graph) -> list[Array]:
     """The outputs of a graph without inputs; UnsupportedError if it is not pure."""
     lift(graph, body)
-    if any(node.op.effect_of(node) is not Effect.PURE for node in graph.nodes):
+    if any(not node.is_pure for node in graph.nodes):
         raise UnsupportedError("the initial values of variables cannot be computed before run time", code="E-OP-007")
     return evaluate_graph(graph, [])
 

@@ -25,11 +25,11 @@ from onnxtfl.build.qlinear import (
     qlinear,
     quantized,
 )
-from onnxtfl.build.qoperator import bias_in_steps, qoperator, quantized_operand, scale_and_zero_point
+from onnxtfl.build.qoperator import bias_in_steps, qoperator, quantized_operand
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import quantization_of, scale_and_zero_point
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, lift_onnx, lower_quantized
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -18,7 +17,6 @@ from onnxtfl.errors import UnsupportedError
 from onnxtfl.ir import ops
 from onnxtfl.ir.assumptions import assume
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
@@ -26,7 +24,7 @@ from onnxtfl.ir.matching import is_between
 from onnxtfl.ir.op import OPS
 from onnxtfl.ir.packed import is_packed
 from onnxtfl.ir.quantization import limits, shifted_to_int8
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import quantization_of, scale_and_zero_point
 from onnxtfl.ir.reshape import reshape, stacked_along, unsqueezed
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
@@ -201,16 +199,14 @@ def _quantized_onnx(node: Node, opset: int) -> Form | None:
         quantization = replace(quantization, storage=wide.value)
         x = constant(x.data.cast(wide), type_=x.tensor_type.stored_as(quantization))
     axis = {} if quantization.axis is None else {"axis": quantization.axis}
-    shape: Sequence[int] = () if quantization.per_tensor else (len(quantization.scales),)
+    blocks = None
     if quantization.block is not None:
         if opset < 21 or not x.is_static:
             return None
-        shape, axis["block_size"] = quantization.blocked(x.shape), quantization.block
-    scales = np.asarray(quantization.scales, np.float32).reshape(shape)
-    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
-    zero = constant(ArrayData(zeros, quantization.dtype))
+        blocks, axis["block_size"] = quantization.blocked(x.shape), quantization.block
     name = "QuantizeLinear" if result.is_quantized else "DequantizeLinear"
-    return Form(name, (x, scales, zero), axis, domain=linear_domain(quantization.dtype, opset))
+    operands = (x, *scale_and_zero_point(quantization, blocks))
+    return Form(name, operands, axis, domain=linear_domain(quantization.dtype, opset))
 
 
 @formula(ops.BitcastConvert, "onnx")

@@ -10,10 +10,9 @@ import numpy as np
 
 from onnxtfl.build.qlinear import MICROSOFT, QLinearRow, Quantized
 from onnxtfl.ir.builder import Operand
-from onnxtfl.ir.data import ArrayData
-from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.graph import Node, Value
 from onnxtfl.ir.quantization import Quantization, product_quantization
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import quantization_of, scale_and_zero_point
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, lower_quantized
 
@@ -36,13 +35,6 @@ def quantized_operand(operand: object, storage: str | None = None, axis: int | N
     if storage is not None and quantization.storage != storage and (storage != "uint8" or axis is None):
         return None
     return quantization if quantization.per_tensor or quantization.axis == axis else None
-
-
-def scale_and_zero_point(quantization: Quantization) -> list[Operand]:
-    """Scale and zero point, scalars or vectors."""
-    shape = () if quantization.per_tensor else (len(quantization.scales),)
-    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
-    return [np.asarray(quantization.scales, np.float32).reshape(shape), constant(ArrayData(zeros, quantization.dtype))]
 
 
 def bias_in_steps(bias: object, x: Quantization, w: Quantization) -> bool:

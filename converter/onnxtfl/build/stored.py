@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.packed import is_packed, packed_bytes, zero_offset
+from onnxtfl.ir.quantized import scale_and_zero_point
 from onnxtfl.ir.reshape import reshape
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.ir.unpacking import fields_of
@@ -21,13 +19,10 @@ def stored_dequantized(b: Builder, x: Value) -> Value:
     """Return the real values of a quantized constant from its stored integers and explicit parameters."""
     quantization, type_ = x.tensor_type.quantization, x.tensor_type
     assert quantization is not None and x.data is not None
-    shape: tuple[int, ...] = () if quantization.per_tensor else (len(quantization.scales),)
-    if quantization.block is not None:
-        shape = tuple(quantization.blocked(x.data.shape))
     stored = constant(x.data, type_=TensorType(quantization.dtype, type_.shape))
-    scale = constant(np.asarray(quantization.scales, np.float32).reshape(shape))
-    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
-    zero = constant(ArrayData(zeros, quantization.dtype)) if any(quantization.zero_points) else None
+    blocks = None if quantization.block is None else quantization.blocked(x.data.shape)
+    scale, zeros = scale_and_zero_point(quantization, blocks)
+    zero = zeros if any(quantization.zero_points) else None
     axis, block = quantization.axis or 0, quantization.block or 0
     return b(ops.DequantizeLinear, stored, scale, zero, axis=axis, block_size=block, dtype=type_.dtype)
 

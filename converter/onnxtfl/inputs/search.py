@@ -19,7 +19,6 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Effect
 
 MOST_WORK = 1 << 24
 """The multiplications of one evaluation, about; larger graphs are not evaluated."""
@@ -180,7 +179,7 @@ def _evaluated(graph: Graph, nodes: Sequence[Node], given: Sequence[Any], until:
     for node in nodes:
         operands = [None if v is None else v.stored() if v.is_constant else values[v] for v in node.operands]
         work += _work([array for array in operands if array is not None])
-        if work > MOST_WORK or time.perf_counter() > until or node.op.effect_of(node) is not Effect.PURE:
+        if work > MOST_WORK or time.perf_counter() > until or not node.is_pure:
             return None
         try:
             values.update(zip(node.results, evaluate_node(node, operands), strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 from onnxtfl.errors import InvalidModelError, OnnxtflError, UnsupportedError, reason
 from onnxtfl.ir.budget import MOST_NODES_OF_RULE, current_budget
 from onnxtfl.ir.data import Array, TensorData
-from onnxtfl.ir.declaration import ANY, Effect
+from onnxtfl.ir.declaration import ANY
 from onnxtfl.ir.declaration import Operand as Declared
 from onnxtfl.ir.dims import (
     Symbol,
@@ -180,7 +180,7 @@ def _evaluated(node: Node, type_: Type) -> Value | None:
     if (
         not isinstance(type_, TensorType)
         or type_.quantization is not None
-        or node.op.effect_of(node) is not Effect.PURE
+        or not node.is_pure
         or not node.op.folds(node)
     ):
         return None

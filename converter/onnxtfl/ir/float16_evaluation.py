@@ -14,7 +14,6 @@ import numpy as np
 
 from onnxtfl.errors import OnnxtflError
 from onnxtfl.ir.builder import Builder
-from onnxtfl.ir.declaration import Effect
 from onnxtfl.ir.dtypes import Array, dtype_of
 from onnxtfl.ir.formula import Derived
 from onnxtfl.ir.graph import Graph, Node, Value, attributes_of, constant
@@ -73,7 +72,7 @@ class Float16Evaluation(Simulation):
 
     def _is_known(self, node: Node) -> bool:
         read = node.present_operands
-        return all(map(self._is_constant, read)) and node.op.effect_of(node) is Effect.PURE
+        return all(map(self._is_constant, read)) and node.is_pure
 
     def _is_constant(self, value: Value | None) -> bool:
         return value is not None and (value.is_constant or value in self._known)

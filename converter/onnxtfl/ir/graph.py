@@ -294,6 +294,21 @@ class Node:
         """The operands that are not absent, in order."""
         return [v for v in self.operands if v is not None]
 
+    @property
+    def moved_operands(self) -> list[Value]:
+        """The operands whose elements the op moves (`Op.moves`), without absent ones; none of an op that computes."""
+        return [v for v in self.operands[self.op.moves or slice(0)] if v is not None]
+
+    @property
+    def only_moves_first(self) -> bool:
+        """Whether all elements of the results are elements of the first operand."""
+        return self.op.moves == slice(0, 1) and not self.op.inserts
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether neither the op nor one in the regions has an effect."""
+        return self.op.effect_of(self) is Effect.PURE
+
     def operand(self, index: int) -> Value:
         """Operand `index`; ValueError if it is absent."""
         value = self.operands[index] if index < len(self.operands) else None

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.declaration import Pick
-from onnxtfl.ir.graph import Graph, Node, Value, attributes_of
+from onnxtfl.ir.graph import Graph, Node, Value, attributes_of, constant
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import TensorType, Type
 
@@ -23,6 +26,15 @@ def touches_quantized(node: Node) -> bool:
             if value is not None and (type_ := value.type).__class__ is TensorType and type_.quantization is not None:
                 return True
     return False
+
+
+def scale_and_zero_point(quantization: Quantization, blocks: Sequence[int] | None = None) -> tuple[Value, Value]:
+    """Scale and zero point as constants: scalars, vectors along an axis, or of the shape `blocks`."""
+    along = () if quantization.per_tensor else (len(quantization.scales),)
+    shape = along if blocks is None else blocks
+    zeros = np.asarray(quantization.zero_points).astype(quantization.dtype.numpy).reshape(shape)
+    scale = constant(np.asarray(quantization.scales, np.float32).reshape(shape))
+    return scale, constant(ArrayData(zeros, quantization.dtype))
 
 
 def has_quantized(graph: Graph) -> bool:
@@ -114,8 +126,7 @@ def may_declare(node: Node, type_: Type) -> bool:
 
 def _moved(node: Node) -> set[Quantization | None]:
     """The quantizations (None: unquantized) of the operands whose elements `node` moves."""
-    moved = node.operands[node.op.moves] if node.op.moves is not None else []
-    return {v.type.quantization for v in moved if v is not None and isinstance(v.type, TensorType)}
+    return {v.type.quantization for v in node.moved_operands if isinstance(v.type, TensorType)}
 
 
 def _kept(node: Node, type_: TensorType) -> Quantization | None:

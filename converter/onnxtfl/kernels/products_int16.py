@@ -97,5 +97,5 @@ def _is_nonnegative(x: Value) -> bool:
 
 def _keeps_sign(node: Node) -> bool:
     """Whether the results of `node` are elements or means of its only operand, possibly converted."""
-    one = node.op.moves == slice(0, 1) and not node.op.inserts
-    return node.op is ops.Convert or one or (node.op.moves is None and picked_operands(node) is not None)
+    picks = node.op.moves is None and picked_operands(node) is not None
+    return node.op is ops.Convert or node.only_moves_first or picks

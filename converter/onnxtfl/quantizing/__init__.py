@@ -190,8 +190,8 @@ def unsupported(graph: Graph) -> list[str]:
     """
     found = []
     for node in graph.walk():
-        moved = node.operands[node.op.moves] if node.op.moves is not None and len(node.results) == 1 else []
-        constants = [v for v in moved if v is not None and v.is_constant and v.dtype.is_float]
+        moved = node.moved_operands if len(node.results) == 1 else []
+        constants = [v for v in moved if v.is_constant and v.dtype.is_float]
         product = node.op is ops.DotGeneral and node.operand(0).is_constant
         if product or (len(moved) > 1 and any(v.rank != node.result.tensor_type.rank for v in constants)):
             found.append(node.result.name or "")

@@ -34,9 +34,9 @@ def as_declared(b: Builder, value: Value, wanted: Type | None) -> Value:
 def _declare_moved(b: Builder, value: Value, wanted: TensorType) -> bool:
     """Quantize the operand that the node of `value` moves, if `b` has created both; return whether it did."""
     node, quantization = value.producer, wanted.quantization
-    if node is None or node not in b.created or len(value.uses) or node.op.moves is None or len(node.results) != 1:
+    if node is None or node not in b.created or len(value.uses) or len(node.results) != 1:
         return False
-    moved = [v for v in node.operands[node.op.moves] if v is not None]
+    moved = node.moved_operands
     if len(moved) != 1 or len(moved[0].uses) != 1 or quantization is None or not quantization.per_tensor:
         return False
     (use,) = moved[0].uses

@@ -14,7 +14,6 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.facts import EXACT, max_magnitude
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.target import Refusal
 
@@ -23,12 +22,12 @@ _HALF = 1 << 16
 
 def moved_in_halves(builder: Builder, node: Node, refusal: Refusal) -> list[Value] | None:
     """Return the results of `node`, which moves int32 elements, computed on floats; None for other nodes."""
-    moved = [v for v in node.operands[node.op.moves] if v is not None] if node.op.moves is not None else []
+    moved = node.moved_operands
     if not moved or any(v.dtype is not DType.INT32 or v.is_quantized for v in moved) or node.regions:
         return None
     if DType.FLOAT32 not in refusal.allowed or (refusal.found and DType.INT32 not in refusal.found):
         return None
-    if node.op.effect is not Effect.PURE:
+    if not node.is_pure:
         return None
     terms = {v: Term(builder, v) for v in moved}
     if all((bound := max_magnitude(v)) is not None and bound <= EXACT for v in moved):

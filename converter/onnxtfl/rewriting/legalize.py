@@ -122,7 +122,7 @@ def _will_vanish(node: Node, target: Target, late: bool) -> bool:
     is refused: a Reshape, which with those around it may be one of fewer axes, or elementwise arithmetic, of which
     axes are merged in the order that the layout gives them.
     """
-    is_folded = current_budget().folds_all and node.op.effect is Effect.PURE and not node.regions and node.operands
+    is_folded = current_budget().folds_all and node.is_pure and not node.regions and node.operands
     if is_folded and all(v is None or v.is_constant for v in node.operands):
         return True
     if late or not (node.op is ops.Reshape or issubclass(node.op, Elementwise)):

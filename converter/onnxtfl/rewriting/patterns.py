@@ -10,7 +10,7 @@ from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.declaration import UnknownRankError
 from onnxtfl.ir.graph import OPS, Graph, Node, Value
-from onnxtfl.ir.op import Effect, Op
+from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantized import may_match, touches_quantized
 from onnxtfl.rewriting.registry import rule_name
 from onnxtfl.rewriting.structure import structure_of
@@ -134,7 +134,7 @@ def replaced(graph: Graph, root: Node) -> list[Node]:
     for node in (work := [root]):
         for value in node.operands:
             made = None if value is None else value.producer
-            if made is None or made in found or made.op.effect_of(made) is not Effect.PURE:
+            if made is None or made in found or not made.is_pure:
                 continue
             if all(u in found for r in made.results for u in r.users()) and not any(map(graph.is_output, made.results)):
                 found[made] = None
@@ -150,7 +150,7 @@ def erase_dead(graph: Graph, candidates: Iterable[Node]) -> list[Node]:
         node = work.pop()
         if node.graph is not graph or [r for r in node.results if r.uses or graph.is_output(r)]:  # faster than any()
             continue
-        if node.op.effect_of(node) is not Effect.PURE:
+        if not node.is_pure:
             continue
         work.extend(v.producer for v in node.present_operands if v.producer)
         graph.drop(node)

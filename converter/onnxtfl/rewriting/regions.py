@@ -15,7 +15,6 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import is_static
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node, is_small
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.sequences import Assembled
 from onnxtfl.ir.shapes import known_dims
 from onnxtfl.rewriting.registry import Prepared, rules_for
@@ -121,7 +120,7 @@ def _known(value: Value, steps: int) -> Array | None:
     if value.known is not None and is_static(known_dims(value)):
         return value.known.astype(value.dtype.numpy)
     node = value.producer
-    if node is None or not steps or node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE:
+    if node is None or not steps or node.op.dialect != "neutral" or not node.is_pure:
         return None
     if not is_small(node, SMALL):
         return None

@@ -19,7 +19,7 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.dims import exceeds
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.quantization import Quantization, product_quantization
-from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.quantized import quantization_of, scale_and_zero_point
 from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.readings import Copies, Layers, Products, Reading, Scales, reading_of
 from onnxtfl.rewriting.registry import LiftRule
@@ -168,8 +168,7 @@ def _check_product(node: Node, scales: Sequence[Sequence[float]]) -> None:
 def check_scales(node: Node) -> None:
     """Raise UnsupportedError for a scale <= 0: LiteRT's kernel sets disagree or refuse it."""
     reading = _reading(node)
-    values = [v for v in (*node.operands, *node.results) if v is not None]
-    found = [(q, v) for v in values if (q := _activation(v)) is not None]
+    found = [(q, v) for v in (*node.present_operands, *node.results) if (q := _activation(v)) is not None]
     for quantization, value in found:
         scale = quantization.scales[0]
         if scale <= 0 and reading not in ("integers", "copies"):
@@ -231,7 +230,7 @@ def integers_of(b: Builder, value: Value) -> Value:
         return value
     if value.data is not None:
         return constant(value.data, type_=TensorType(quantization.dtype, value.tensor_type.shape))
-    scale, zero = _parameters(quantization)
+    scale, zero = scale_and_zero_point(quantization)
     attributes = {"axis": quantization.axis or 0, "dtype": quantization.dtype}
     return b(ops.QuantizeLinear, convert_quantization(b, value, None), scale, zero, **attributes)
 
@@ -240,16 +239,8 @@ def with_quantization(b: Builder, integers: Value, quantization: Quantization | 
     """Return a tensor that stores these integers; without `quantization`, unchanged."""
     if quantization is None:
         return integers
-    real = b(ops.DequantizeLinear, integers, *_parameters(quantization), axis=quantization.axis or 0)
+    real = b(ops.DequantizeLinear, integers, *scale_and_zero_point(quantization), axis=quantization.axis or 0)
     return convert_quantization(b, real, quantization)
-
-
-def _parameters(quantization: Quantization) -> tuple[Value, Value]:
-    """Return scale and zero point as constants (scalars for one scale)."""
-    shape: tuple[int, ...] = () if quantization.per_tensor else (len(quantization.scales),)
-    zeros = np.asarray(quantization.zero_points, quantization.dtype.numpy).reshape(shape)
-    scale = constant(np.asarray(quantization.scales, np.float32).reshape(shape))
-    return scale, constant(ArrayData(zeros, quantization.dtype))
 
 
 def restate_products(b: Builder, node: Node) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 from onnxtfl.ir.data import Array
 from onnxtfl.ir.graph import Graph, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import Quantization, dequantize, quantize, with_other_sign
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.pipeline import lifted_where_possible
@@ -50,7 +49,7 @@ def _evaluate(graph: Graph, known: dict[Value, Array]) -> None:
         operands = [None if v is None else v.stored() if v.is_constant else known.get(v) for v in node.operands]
         absent = [v for v, array in zip(node.operands, operands, strict=True) if v is not None and array is None]
         sizes = [math.prod(array.shape) for array in operands if array is not None]
-        if absent or node.op.effect_of(node) is not Effect.PURE or sum(sizes) > MOST_ELEMENTS:
+        if absent or not node.is_pure or sum(sizes) > MOST_ELEMENTS:
             continue
         with contextlib.suppress(Exception):  # a node that cannot be evaluated tells nothing
             known.update(zip(node.results, evaluate_node(node, operands), strict=True))

@@ -26,7 +26,6 @@ from onnxtfl.ir.data import LARGEST_EMPTY, Array, ArrayData, PartData, TensorDat
 from onnxtfl.ir.dims import known_sizes, size_or
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import moves_stored, touches_quantized
 from onnxtfl.ir.reshape import broadcast_to_sizes
 from onnxtfl.ir.shapes import static_ints
@@ -63,7 +62,7 @@ def fold(graph: Graph) -> None:
 
 def fold_node(node: Node) -> list[Value] | None:
     """Return constants for the results of `node`; None if it is not constant or the results would be too large."""
-    if node.regions or node.op.effect is not Effect.PURE:
+    if node.regions or not node.is_pure:
         return None
     if node.op is not ops.Copy and node.results and all(map(_is_empty, node.results)):
         return [_result(np.zeros(result.shape, object), result) for result in node.results]
@@ -134,7 +133,7 @@ def _empty_results_of(graph: Graph, node: Node) -> list[Value] | None:
     """Return replacements for the empty results (with dynamic sizes) of a node; None for other nodes."""
     if not node.results or not all(map(_has_axis_of_0, node.results)):
         return None
-    if node.op in (ops.BroadcastTo, ops.Copy) or node.op.effect_of(node) is not Effect.PURE or node.regions:
+    if node.op in (ops.BroadcastTo, ops.Copy) or not node.is_pure or node.regions:
         return None
     try:
         return Builder(graph, node).tried(_empty, node)

@@ -165,8 +165,7 @@ def _is_low(b: Builder, mask: Value) -> Value:
 def moving_node(value: Value) -> Node | None:
     """Return the node that produces `value` from the elements of one operand only, else None."""
     node = made_by(value)
-    moves = node is not None and node.op.moves == slice(0, 1) and not node.op.inserts and len(node.results) == 1
-    return node if moves else None
+    return node if node is not None and node.only_moves_first and len(node.results) == 1 else None
 
 
 def chosen_constants(value: Value) -> Node | None:

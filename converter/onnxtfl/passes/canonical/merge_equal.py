@@ -14,7 +14,6 @@ from typing import Any
 
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantized import quantization_of
 
 
@@ -29,7 +28,7 @@ def merge_equal(graph: Graph) -> None:
     merged: dict[Node, list[Node]] = {}
     outputs = graph.output_set()
     for node in graph.nodes:
-        if node.regions or node.op.effect is not Effect.PURE:
+        if node.regions or not node.is_pure:
             continue
         if _reads_alone(node):
             alone.add(node)

@@ -20,7 +20,6 @@ from onnxtfl.dataclass import dataclass
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import Array
-from onnxtfl.ir.declaration import Effect
 from onnxtfl.ir.divisions import Index, Part, at
 from onnxtfl.ir.factors import factor_groups
 from onnxtfl.ir.graph import Graph, Node, Value, attributes_of
@@ -102,7 +101,7 @@ def _sliced(node: Node, shape: Sequence[int], starts: Sequence[int] | None) -> R
 
 def _part(node: Node, read: Read) -> Part | None:
     """The parts of the operands from which `node` computes a part of its result; None if it needs all of them."""
-    if not _is_static(node) or node.op.effect_of(node) is not Effect.PURE or not may_match(node, False):
+    if not _is_static(node) or not node.is_pure or not may_match(node, False):
         return None
     if node.op is ops.Transpose:
         axis = node.attr("permutation")[read.axis]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node, Value
-from onnxtfl.ir.op import Effect, Elementwise
+from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -62,7 +62,7 @@ def _moved(body: Graph, same: Mapping[Value, Value]) -> Iterator[Node]:
 
 
 def _is_movable(node: Node) -> bool:
-    if node.regions or node.op.effect_of(node) is not Effect.PURE or len(node.results) != 1:
+    if node.regions or not node.is_pure or len(node.results) != 1:
         return False
     if issubclass(node.op, Elementwise) and node.op is not ops.Convert:  # integer division by 0 fails
         result = node.result

@@ -23,7 +23,6 @@ from onnxtfl.ir.dependencies import needed_inputs, needed_values
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.interpret import is_small, run
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.ops.loops import ScanParts
 from onnxtfl.ir.reshape import dim_value, reshape, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axis
@@ -132,7 +131,7 @@ def _used(node: Node) -> list[int]:
 
 def _live(body: Graph, roots: Sequence[Value], carried: Sequence[int]) -> list[int]:
     """Return the `carried` values (indices of input and output) that `roots` of `body` depend on."""
-    impure = [v for node in body.nodes if node.op.effect_of(node) is not Effect.PURE for v in node.operands]
+    impure = [v for node in body.nodes if not node.is_pure for v in node.operands]
     needed = needed_values([*roots, *impure], {body.inputs[i]: body.outputs[i] for i in carried})
     return [i for i in carried if body.inputs[i] in needed]
 
@@ -222,7 +221,7 @@ def no_round(b: Builder, node: Node) -> Sequence[Value] | None:
         if i in read and not known:
             return None
         given.append(value.stored() if known and value is not None else np.zeros(0))
-    if any(n.regions or n.op.effect_of(n) is not Effect.PURE or not is_small(n, SMALL) for n in cond.nodes):
+    if any(n.regions or not n.is_pure or not is_small(n, SMALL) for n in cond.nodes):
         return None
     try:
         goes_on = run(cond, given)[0]

@@ -83,7 +83,7 @@ def _is_computed(value: Value) -> bool:
 
 def _only_moved(node: Node | None) -> Value | None:
     """Return the only operand whose elements `node` moves."""
-    moved = node.operands[node.op.moves] if node is not None and node.op.moves is not None else []
+    moved = [] if node is None else node.moved_operands
     return moved[0] if len(moved) == 1 else None
 
 

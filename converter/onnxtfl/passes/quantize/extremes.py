@@ -141,8 +141,8 @@ def _never_zero(value: Value | None, depth: int = 4) -> bool:
         pairs = ((node.operand(0), node.operand(1)), (node.operand(1), node.operand(0)))
         positive = (_is_positive(c) and (node.op is ops.Max or never_negative(x)) for x, c in pairs)
         return any(positive)
-    moves = node.op.moves == slice(0, 1) and not node.op.inserts
-    return node.op is ops.Exp or ((node.op is ops.Sqrt or moves) and _never_zero(node.operand(0), depth - 1))
+    keeps = node.op is ops.Sqrt or node.only_moves_first
+    return node.op is ops.Exp or (keeps and _never_zero(node.operand(0), depth - 1))
 
 
 def _is_positive(value: Value) -> bool:

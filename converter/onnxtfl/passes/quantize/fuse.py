@@ -24,7 +24,6 @@ from onnxtfl.ir.data import ArrayData
 from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import single_use, splat_value
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import Quantization, limits, quantize
 from onnxtfl.ir.quantized import quantization_of, selected_operands
 from onnxtfl.ir.types import TensorType
@@ -95,7 +94,7 @@ def before_move(b: Builder, node: Node) -> Value | None:
     quantization, move = node.result.tensor_type.quantization, node.operand(0).producer
     if quantization is None or not quantization.per_tensor or move is None or not single_use(node.operand(0), b.graph):
         return None
-    if move.op.moves != slice(0, 1) or move.op.inserts or len(move.results) != 1 or move.operand(0).is_quantized:
+    if not move.only_moves_first or len(move.results) != 1 or move.operand(0).is_quantized:
         return None
     if _source(move.operand(0)) is not None or move.operand(0).producer is None:
         return None
@@ -196,7 +195,7 @@ def _is_wide(value: Value) -> bool:
 
 
 def _fused(graph: Graph, node: Node) -> None:
-    if node.op.dialect != "neutral" or node.op.effect_of(node) is not Effect.PURE or node.regions:
+    if node.op.dialect != "neutral" or not node.is_pure or node.regions:
         return
     if node.op is ops.Convert or not any(v is not None and (v.is_quantized or _source(v)) for v in node.operands):
         return

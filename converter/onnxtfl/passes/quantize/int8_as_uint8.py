@@ -44,7 +44,7 @@ class _Unsigned:
 
     def is_moved(self, node: Node) -> bool:
         """Whether `node` moves elements that are already stored as uint8."""
-        return any(v in self._before for v in node.operands[node.op.moves or slice(0)] if v is not None)
+        return any(v in self._before for v in node.moved_operands)
 
     def restore_operands(self, node: Node) -> None:
         """Let `node`, whose regions have the types of its operands, read the operands in their former types."""

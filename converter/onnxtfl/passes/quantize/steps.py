@@ -22,7 +22,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.dims import product
 from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.interpret import evaluate_node
-from onnxtfl.ir.op import Effect, Elementwise
+from onnxtfl.ir.op import Elementwise
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.ramps import function_of_bytes
@@ -123,6 +123,6 @@ def _operands(node: Node) -> set[Value]:
 
 def _is_of_elements(node: Node) -> bool:
     """Whether each element of the result depends on one of each operand, with equal constants for all."""
-    is_pure = node.op.effect_of(node) is Effect.PURE and not node.regions and len(node.results) == 1
+    is_pure = node.is_pure and not node.regions and len(node.results) == 1
     constants = (v for v in node.present_operands if v.is_constant)
     return is_pure and issubclass(node.op, Elementwise) and all(product(v.shape) == 1 for v in constants)

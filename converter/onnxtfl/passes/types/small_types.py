@@ -21,7 +21,6 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import TensorData
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Graph, Node, Value, constant, take_name
-from onnxtfl.ir.op import Effect
 from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.small_types import HELD, SMALL_FLOATS, bits_type, wrap_to
 from onnxtfl.ir.types import DType, TensorType
@@ -130,9 +129,8 @@ class _Holding:
 
     def stays_packed(self, node: Node) -> bool:
         """Whether a node computes small integers from integer constants only."""
-        values = [v for v in (*node.operands, *node.results) if v is not None]
-        types = {self.small_of(v) for v in values} - {None}
-        if not types or types & SMALL_FLOATS or node.regions or node.op.effect is not Effect.PURE:
+        types = {self.small_of(v) for v in (*node.present_operands, *node.results)} - {None}
+        if not types or types & SMALL_FLOATS or node.regions or not node.is_pure:
             return False
         return all(v is None or v.is_constant or v in self.packed for v in node.operands)
 

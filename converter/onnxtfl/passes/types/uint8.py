@@ -35,7 +35,7 @@ def _makes_uint8(node: Node) -> bool:
     """Whether a node converts to uint8, or quantizes to it with a computed scale for the whole tensor."""
     if node.op not in (ops.Convert, ops.QuantizeLinear) or node.attributes.get("dtype") is not DType.UINT8:
         return False
-    types = [v.type for v in (*node.operands, node.result) if v is not None]
+    types = [v.type for v in (*node.present_operands, node.result)]
     if any(not isinstance(t, TensorType) or t.quantization for t in types):
         return False
     if node.op is ops.Convert:
