@@ -31,10 +31,10 @@ def models() -> list[bytes]:
     return [*[nonzero_model()] * THREADS, *large, *random]
 
 
-def nonzero_model() -> bytes:
-    """NonZero of many tensors, concatenated in pairs: unnamed symbols in sums, whose order depends on their ids."""
+def nonzero_model(count: int = _TENSORS) -> bytes:
+    """NonZero of `count` tensors, concatenated in pairs: unnamed symbols in sums, whose order depends on their ids."""
     nodes, outputs = [], []
-    for i in range(_TENSORS):
+    for i in range(count):
         nodes += [
             helper.make_node("NonZero", [f"x{i}"], [f"p{i}"]),
             helper.make_node("Transpose", [f"p{i}"], [f"r{i}"]),
@@ -42,7 +42,7 @@ def nonzero_model() -> bytes:
         if i:
             nodes.append(helper.make_node("Concat", [f"r{i - 1}", f"r{i - 1}", f"r{i}"], [f"y{i}"], axis=0))
             outputs.append((f"y{i}", TensorProto.INT64, [None, None]))
-    inputs = [(f"x{i}", TensorProto.FLOAT, ["n", 3]) for i in range(_TENSORS)]
+    inputs = [(f"x{i}", TensorProto.FLOAT, ["n", 3]) for i in range(count)]
     return onnx_model(nodes, inputs, outputs).SerializeToString()
 
 
@@ -73,7 +73,7 @@ def compare(_: object = None) -> list[int]:
 
 def nested(_: object = None) -> list[int]:
     """The indices of the models whose results differ when another conversion runs within each step."""
-    sources, inner = [nonzero_model(), *models()[-4:]], nonzero_model()
+    sources, inner = [nonzero_model(), *models()[-4:]], nonzero_model(3)
 
     def on_progress(stage: str) -> None:
         convert(inner)
