@@ -203,6 +203,16 @@ def _bottleneck(net: Network, x: str, name: str, channels: tuple[int, int], stri
     return net.add("Relu", net.add("Add", y, x))
 
 
+def pyramid_pools() -> Network:
+    """YOLO's spatial pyramid of pools: maxima of 5 x 5, 9 x 9 and 13 x 13 of 128 features, between convolutions."""
+    net = Network("pyramid_pools")
+    x = net.add("Relu", _conv(net, net.input("input", (1, 256, 20, 20)), "reduced", (256, 128)))
+    pools = [net.add("MaxPool", x, kernel_shape=[n] * 2, pads=[n // 2] * 4, strides=[1, 1]) for n in (5, 9, 13)]
+    joined = net.add("Concat", x, *pools, axis=1)
+    net.output(net.add("Relu", _conv(net, joined, "expanded", (512, 256))), "output", (1, 256, 20, 20))
+    return net
+
+
 def mobilenet_v2() -> Network:
     """MobileNetV2 1.0 at 224, as exported from torchvision: 3.5 M parameters."""
     net = Network("mobilenet_v2")
@@ -419,6 +429,7 @@ MODELS: dict[str, Callable[..., Network]] = {
     for function in (
         resnet50,
         mobilenet_v2,
+        pyramid_pools,
         bert_base,
         bert_base_plus,
         linear_layers,
