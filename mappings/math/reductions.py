@@ -102,8 +102,7 @@ def _lift_kind(b: Builder, node: Node, kind: str, op: type[Op] = ops.Reduce) -> 
         kind = {"max": "any", "min": "all"}[kind]
     if op is ops.Reduce and axes is not None and axes.shape == (0,):
         return x
-    known = list(range(x.rank)) if axes is None else static_ints(axes)
-    if kind == "mean" and _has_empty_axis(x, known or ()):
+    if kind == "mean" and _has_empty_axis(x, range(x.rank) if axes is None else static_ints(axes) or ()):
         kind = "sum"  # the mean of an empty tensor is 0 in ONNX Runtime
     return b(op, x, axes, kind=kind, keepdims=bool(node.attributes.get("keepdims", 1)))
 

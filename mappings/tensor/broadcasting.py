@@ -112,6 +112,8 @@ MOST_ONES = 1 << 12
 """The most elements of a constant that repeats axes as a factor."""
 _MOST_AXES = 6
 """The most axes of a product that broadcasts."""
+_FEW_AXES = 4
+"""Those of a product that broadcasts in every runtime: where there are more, they are merged."""
 
 
 def _ones_of_same_rank(node: Node) -> list[int] | None:
@@ -141,8 +143,9 @@ def _repeat_by_multiplying(b: Builder, node: Node) -> Value | None:
     x = node.operand(0)
     if not x.dtype.is_float or not is_real(x.type):
         return None
-    if node.op is ops.BroadcastTo and (sizes := _ones_of_same_rank(node)) is not None:
-        return b(ops.Mul, x, np.ones(sizes, x.dtype.numpy))
+    ones = _ones_of_same_rank(node) if node.op is ops.BroadcastTo else None
+    if ones is not None and (len(ones) <= _FEW_AXES or not is_static(node.result.shape)):
+        return b(ops.Mul, x, np.ones(ones, x.dtype.numpy))
     axes = (_merged_axes if node.op is ops.BroadcastTo else _tiled_axes)(node)
     if axes is None:
         return None

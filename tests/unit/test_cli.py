@@ -372,7 +372,7 @@ def test_a_conversion_imports_only_what_it_runs(tmp_path: Path) -> None:
     assert not [name for name in loaded if name.startswith(tuple(f"onnxtfl.{other}" for other in (*others, *back)))]
     rules = [name for name in loaded if name.startswith("onnxtfl.mappings.") and name.count(".") == 3]
     assert len(rules) <= 3, rules
-    assert len([name for name in loaded if name.startswith("onnxtfl.")]) < 360
+    assert len([name for name in loaded if name.startswith("onnxtfl.")]) <= 365
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -26,6 +26,7 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import estimated_size
 from onnxtfl.ir.graph import Node, Value
+from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.patterns import Patterns
 
 PARTED_POOLS = Patterns()
@@ -42,8 +43,7 @@ LEAST_STEPS = 1 << 14
 def axis_by_axis(b: Builder, node: Node) -> Value | None:
     """MaxPool(%x) {dims = [1, 2]}    ->    MaxPool(MaxPool(%x) {dims = [1]}) {dims = [2]}, where this is faster."""
     x, window, dims = node.operand(0), ops.pool_window(node.attributes), node.attr("dims")
-    is_requantized = x.tensor_type.quantization != node.result.tensor_type.quantization
-    if window.rank != 2 or node.attr("return_indices") or is_requantized:
+    if window.rank != 2 or node.attr("return_indices") or x.tensor_type.quantization != quantization_of(node.result):
         return None
     whole = _steps(node.result, window.shape)
     steps, order = min((_steps_in_turn(node, order), order) for order in ((0, 1), (1, 0)))
