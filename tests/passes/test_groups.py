@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 import onnxtfl
 from onnxtfl.passes.canonical.fuse import FUSE
+from onnxtfl.passes.recognize.normalization import NORMALIZATION
 from tests.passes.helpers import only_node, op_counts, transformed
 from tests.unit.tiny_models import onnx_model
 
@@ -71,3 +72,26 @@ def test_only_statistics_are_grouped_and_read_as_instances(groups: int, few: int
     assert found.report.ops_after.get("RESHAPE", 0) == few
     back = onnxtfl.tflite_to_onnx(found.data, check="require").report.ops_after
     assert Counter(back)["InstanceNormalization"] == 1 and "GlobalAveragePool" not in back
+
+
+@pytest.mark.parametrize(("wide", "found"), [("1x2x3", 1), ("3x2x1", 0)])
+def test_statistics_that_alternate_are_not_of_groups(wide: str, found: int) -> None:
+    """Features 0, 2, 4 in one group: the statistics are spread along another axis."""
+    group = (
+        ' %{0}f = Reduce(%{1}, %axes) {{kind = "mean", keepdims = true}}\n'
+        " %{0}r = Reshape(%{0}f, %rows)\n"
+        ' %{0}g = Reduce(%{0}r, %last) {{kind = "mean", keepdims = true}}\n'
+        " %{0}w = BroadcastTo(%{0}g, %wide)\n %{0} = Reshape(%{0}w, %one)\n"
+    )
+    graph = transformed(
+        "graph main(%x: tensor<1x6x3x5xfloat32>) -> (%y) {\n %axes = constant tensor<2xint64> [2, 3]\n"
+        " %rows = constant tensor<3xint64> [1, 2, 3]\n %last = constant tensor<1xint64> [2]\n"
+        f" %wide = constant tensor<3xint64> [{wide.replace('x', ', ')}]\n"
+        " %one = constant tensor<4xint64> [1, 6, 1, 1]\n %e = constant tensor<float32> [0.5]\n"
+        + group.format("m", "x")
+        + " %d = Sub(%x, %m)\n %q = Mul(%d, %d)\n"
+        + group.format("v", "q")
+        + " %a = Add(%v, %e)\n %i = Rsqrt(%a)\n %y = Mul(%d, %i)\n}",
+        NORMALIZATION.apply,
+    )
+    assert op_counts(graph)["GroupNorm"] == found

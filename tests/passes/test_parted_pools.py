@@ -54,6 +54,10 @@ def test_open_sizes(x: str) -> None:
     assert [list(node.attr("kernel_shape")) for node in graph.nodes] == [[5], [5]]
 
 
+def test_empty_pools_stay() -> None:
+    assert transformed(pool("5, 5", "1, 1", "[2, 0, 2, 0]", x="2x9x4x3"), PARTED_POOLS.apply).size == 1
+
+
 def test_small_pools_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parted_pools, "LEAST_STEPS", 1 << 14)
     assert transformed(pool("5, 5", "1, 1", "[2, 2, 2, 2]"), PARTED_POOLS.apply).size == 1

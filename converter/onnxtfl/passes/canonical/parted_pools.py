@@ -45,9 +45,10 @@ def axis_by_axis(b: Builder, node: Node) -> Value | None:
     x, window, dims = node.operand(0), ops.pool_window(node.attributes), node.attr("dims")
     if window.rank != 2 or node.attr("return_indices") or x.tensor_type.quantization != quantization_of(node.result):
         return None
-    whole = _steps(node.result, window.shape)
+    if (whole := _steps(node.result, window.shape)) < LEAST_STEPS:
+        return None
     steps, order = min((_steps_in_turn(node, order), order) for order in ((0, 1), (1, 0)))
-    if whole < LEAST_STEPS or whole < LEAST_GAIN * steps:
+    if whole < LEAST_GAIN * steps:
         return None
     for axis in order:
         (x,) = b.remade(node, x, **ops.pool_attributes(window.along([axis]), [dims[axis]]))

@@ -238,7 +238,8 @@ def mean_of_groups(value: Value | None) -> tuple[Value, int, int] | None:
     if spread is None:
         return (x, kept[1], 1) if reduced == (kept[1],) else None
     grouped = groups.result.tensor_type.shape
-    if grouped is None or len(grouped) != 3 or reduced != (2,) or spread.result.type != of_feature.result.type:
+    shapes = [v.tensor_type.shape for v in (spread.operand(0), spread.result, of_feature.result)]
+    if grouped is None or len(grouped) != 3 or reduced != (2,) or shapes[0] != grouped or shapes[1] != shapes[2]:
         return None
     return (x, kept[1], grouped[1]) if grouped[0] == x.shape[0] and isinstance(grouped[1], int) else None
 
