@@ -50,7 +50,7 @@ def fourier(taken: Term, length: Term, inverse: bool, onesided: bool, parts: int
 
 
 def convolved_along(b: Builder, signal: Value, kernel: Value, step: int) -> Value:
-    """The frames, `step` apart, of a signal [n, size, parts] times a kernel [length, parts, results]."""
+    """The frames, one every `step` elements, of a signal [n, size, parts] times a kernel [length, parts, results]."""
     window = Window((known_size(kernel.shape[0]),), (step,), (1,), (0, 0))
     return b(ops.Conv, signal, kernel, None, **channels_last_attributes(1, 1, 2, (0,)), **window_attributes(window))
 

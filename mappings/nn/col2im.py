@@ -42,7 +42,7 @@ def _col2im(b: Builder, node: Node) -> Value:
 
 
 def _places(counts: Term, steps: Term, sizes: Term) -> Term:
-    """Return the flat indices in a tensor of `sizes` of a grid of `counts` points, steps[i] apart along axis i."""
+    """Return the flat indices in a tensor of `sizes` of `counts` points, one every steps[i] elements of axis i."""
     b = counts.b
     places = Term(b, constant(np.zeros(1, np.int64)))
     for axis in range(vector_length(sizes.value)):

@@ -26,7 +26,6 @@ from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.dims import estimated_size
 from onnxtfl.ir.graph import Node, Value
-from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.rewriting.patterns import Patterns
 
 PARTED_POOLS = Patterns()
@@ -43,7 +42,7 @@ LEAST_STEPS = 1 << 14
 def axis_by_axis(b: Builder, node: Node) -> Value | None:
     """MaxPool(%x) {dims = [1, 2]}    ->    MaxPool(MaxPool(%x) {dims = [1]}) {dims = [2]}, where this is faster."""
     x, window, dims = node.operand(0), ops.pool_window(node.attributes), node.attr("dims")
-    if window.rank != 2 or node.attr("return_indices") or x.tensor_type.quantization != quantization_of(node.result):
+    if window.rank != 2 or node.attr("return_indices"):
         return None
     if (whole := _steps(node.result, window.shape)) < LEAST_STEPS:
         return None
