@@ -30,13 +30,12 @@ from onnxtfl.passes.canonical.merged_pads import pad_rows
 from onnxtfl.passes.canonical.parted_convolutions import FEATURES, READ_TAPS
 from onnxtfl.passes.canonical.parted_pools import PARTED_POOLS
 from onnxtfl.passes.canonical.phases import PHASES
-from onnxtfl.passes.canonical.reversed_slices import reverse_slices
 from onnxtfl.passes.canonical.row_pairs import compute_pairs_of_rows
 from onnxtfl.passes.canonical.shape_arithmetic import CONVERSIONS, SHAPE_ARITHMETIC
 from onnxtfl.passes.canonical.shared_operands import share_operands
 from onnxtfl.passes.canonical.simplify import CLEANUP, SIMPLIFY
 from onnxtfl.passes.canonical.sizes_of_inputs import read_sizes_of_inputs
-from onnxtfl.passes.canonical.softmax_rows import compute_softmax_across_rows
+from onnxtfl.passes.canonical.slow_axes import SLOW_AXES, SOFTMAX_ROWS
 from onnxtfl.passes.canonical.strided_slices import slice_runs
 from onnxtfl.passes.canonical.taps import TAPS
 from onnxtfl.passes.canonical.taps_as_features import TAPS_AS_FEATURES
@@ -383,13 +382,13 @@ def _moves_of_delegate(target: Target, options: Options) -> Passes:
 
     A quantizer would round each part of a formula.
     """
-    across = partial(compute_softmax_across_rows, target=target)
-    steps: dict[str, Callable[[Graph], None]] = {
+    softmax = partial(SOFTMAX_ROWS.apply, pays=target.gains)
+    steps: dict[str, Callable[[Graph], bool | None]] = {
         "merged columns": merge_columns,
         "columns": partial(transpose_columns, target=target),
-        **({} if options.is_quantized_later else {"softmax rows": across}),
+        **({} if options.is_quantized_later else {"softmax rows": softmax}),
         "strided slices": slice_runs,
-        "reversed slices": partial(reverse_slices, target=target),
+        "slow axes": partial(SLOW_AXES.apply, pays=target.gains),
         "rows": pad_rows,
         "few axes": leave_out_unit_axes,
     }

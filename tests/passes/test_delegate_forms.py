@@ -138,3 +138,16 @@ def test_softmax_by_its_formula(along: str, kind: str, count: int) -> None:
         "}",
     ]
     assert op_counts(transformed("\n".join(lines), read))["Softmax"] == count
+
+
+@pytest.mark.parametrize(
+    ("order", "counts"), [("[0, 2, 1]", {"ArgMax": 1}), ("[2, 0, 1]", {"Transpose": 1, "ArgMax": 1})]
+)
+def test_positions_along_an_axis_that_is_moved(order: str, counts: dict[str, int]) -> None:
+    lines = [
+        "graph main(%x: tensor<2x3x4xfloat32>) -> (%y) {",
+        f" %t = Transpose(%x) {{permutation = {order}}}",
+        " %y = ArgMax(%t) {axis = 2, keepdims = false}",
+        "}",
+    ]
+    assert op_counts(transformed("\n".join(lines), read)) == counts

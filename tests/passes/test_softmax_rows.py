@@ -10,7 +10,7 @@ from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.options import Options
 from onnxtfl.passes.canonical.dead_code import remove_dead
-from onnxtfl.passes.canonical.softmax_rows import compute_softmax_across_rows
+from onnxtfl.passes.canonical.slow_axes import SOFTMAX_ROWS
 from onnxtfl.pipeline import passes_for
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
@@ -20,7 +20,7 @@ FORMULA = {"Transpose": 1, "Reduce": 2, "Sub": 1, "Exp": 1, "Div": 1}
 
 def step(graph: Graph) -> None:
     """The pass, and the one after it that removes what it no longer reads."""
-    compute_softmax_across_rows(graph, TfliteTarget())
+    SOFTMAX_ROWS.apply(graph, TfliteTarget().gains)
     remove_dead(graph)
 
 

@@ -24,7 +24,7 @@ STAGES = {
         *("loop invariants", "merged columns", "columns", "softmax rows"),
         *(
             "strided slices",
-            "reversed slices",
+            "slow axes",
             "rows",
             "few axes",
             "cleanup",

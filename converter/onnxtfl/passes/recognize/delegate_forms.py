@@ -7,7 +7,8 @@
     Concatenate(Concatenate(%a, %b), Concatenate(%c, %d))       ->   Concatenate(%a, %b, %c, %d)
     %even and %odd in turn, of sums of %m0, %m1, %m2, %m3       ->   Conv(%x)        (`canonical.row_pairs`)
     Slice(Conv(%x)) of the first rows, without the last one     ->   Conv(%x)        (likewise, odd rows)
-    Exp(%x - maximum) / sum of these, along one axis            ->   Softmax(%x)     (`canonical.softmax_rows`)
+    Exp(%x - maximum) / sum of these, along one axis            ->   Softmax(%x)     (`canonical.slow_axes`)
+    ArgMax(Transpose(%x)), the other axes in order              ->   ArgMax(%x)      (likewise)
     Mul(%x, ones), which repeats %x                             ->   BroadcastTo(%x)
     MaxPool(MaxPool(%x)) of 5 x 1 and 1 x 5                     ->   MaxPool(%x)     (`canonical.parted_pools`)
 """
@@ -344,6 +345,17 @@ def softmax_by_formula(b: Builder, node: Node) -> Value | None:
     axis = _reduced_axis(shifted.operand(1), "max", x)
     is_softmax = axis is not None and axis == _reduced_axis(node.operand(1), "sum", powers.result)
     return b(ops.Softmax, x, axis=axis) if is_softmax else None
+
+
+@DELEGATE_FORMS.on(ops.ArgMax, ops.ArgMin, quantized=True)
+def arg_before_transpose(b: Builder, node: Node) -> Value | None:
+    """ArgMax(Transpose(%x))    ->    ArgMax(%x) along the axis that is moved, if the others stay in order."""
+    moved = made_by(node.operand(0), ops.Transpose, quantized=True)
+    if moved is None or not single_use(moved.result, b.graph) or node.attr("keepdims"):
+        return None
+    order = list(moved.attr("permutation"))
+    axis = order.pop(normalize_axis(node.attr("axis"), len(order)))
+    return b.remade(node, moved.operand(0), axis=axis)[0] if order == sorted(order) else None
 
 
 def _reduced_axis(value: Value, kind: str, x: Value) -> int | None:

@@ -1,4 +1,4 @@
-"""Slices that go backward are forward slices and reversals."""
+"""Ops along an axis, or in a direction, for which kernels are slow."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
-from onnxtfl.passes.canonical.reversed_slices import reverse_slices
+from onnxtfl.passes.canonical.slow_axes import SLOW_AXES
 from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
 from tests.passes.test_strided_slices import ALL, text
 
-STEP = partial(reverse_slices, target=TfliteTarget())
+STEP = partial(SLOW_AXES.apply, pays=TfliteTarget().gains)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,22 @@ def test_backward(bounds: Sequence[Sequence[int]], counts: dict[str, int]) -> No
 )
 def test_others_stay(shape: str, bounds: Sequence[Sequence[int]]) -> None:
     assert op_counts(transformed(text(f"tensor<{shape}xfloat32>", *bounds), STEP)) == {"Slice": 1}
+
+
+def arg(shape: str, axis: int, op: str = "ArgMax") -> str:
+    """The text of positions of extremes along `axis`."""
+    attributes = f"{{axis = {axis}, keepdims = false, dtype = !int32}}"
+    return f"graph main(%x: tensor<{shape}xfloat32>) -> (%y) {{\n %y = {op}(%x) {attributes}\n}}"
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_positions_along_the_last_axis(op: str, axis: int) -> None:
+    graph = transformed(arg("20x80x84", axis, op), STEP)
+    assert op_counts(graph) == {"Transpose": 1, op: 1}
+    assert {node.attr("axis") for node in graph.nodes if node.op.name == op} == {2}
+
+
+@pytest.mark.parametrize(("shape", "axis"), [("20x80x84", 2), ("3x2", 0), ("[n]x80x84", 1)])
+def test_other_positions_stay(shape: str, axis: int) -> None:
+    assert op_counts(transformed(arg(shape, axis), STEP)) == {"ArgMax": 1}
