@@ -84,7 +84,7 @@ _REWRITTEN = (
 long concatenations, resampling, convolutions over three axes and transposed ones, to few features, over odd sizes.
 """
 _CORPUS = Path(os.environ.get("ONNXTFL_CORPUS", Path(__file__).resolve().parents[2] / "shared" / "corpus")) / "onnx"
-_LATENCY = ("resnet50", "mobilenet_v2", "bert_base", "pyramid_pools")
+_LATENCY = ("resnet50", "mobilenet_v2", "bert_base", "pyramid_pools", "box_classes")
 _CHECKED = ("resnet50", "bert_base", "bert_base_plus")
 _CONVERTED = ("mobilenet_v2", "resnet50", "bert_base", "bert_base_plus", "chain_5000", "chain_10000")
 _LARGE = "linear_layers"

@@ -48,14 +48,14 @@ class Network:
         self.inputs.append(helper.make_tensor_value_info(name, dtype, shape))
         return name
 
-    def output(self, source: str, name: str, shape: Sequence[int]) -> None:
-        """Add a model output: the float value ``source``, which is renamed to ``name``."""
+    def output(self, source: str, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> None:
+        """Add a model output: the value ``source``, which is renamed to ``name``."""
         for node in self.nodes:
             for names in (node.input, node.output):
                 for i, found in enumerate(names):
                     if found == source:
                         names[i] = name
-        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        self.outputs.append(helper.make_tensor_value_info(name, dtype, shape))
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one result, and return the result's name."""
@@ -210,6 +210,14 @@ def pyramid_pools() -> Network:
     pools = [net.add("MaxPool", x, kernel_shape=[n] * 2, pads=[n // 2] * 4, strides=[1, 1]) for n in (5, 9, 13)]
     joined = net.add("Concat", x, *pools, axis=1)
     net.output(net.add("Relu", _conv(net, joined, "expanded", (512, 256))), "output", (1, 256, 20, 20))
+    return net
+
+
+def box_classes() -> Network:
+    """The classes of a YOLO detector's boxes: the largest of the 80 scores of each, which are along the middle axis."""
+    net = Network("box_classes")
+    scores = net.add("Sigmoid", net.input("input", (1, 80, 8400)))
+    net.output(net.add("ArgMax", scores, axis=1, keepdims=0), "output", (1, 8400), TensorProto.INT64)
     return net
 
 
@@ -430,6 +438,7 @@ MODELS: dict[str, Callable[..., Network]] = {
         resnet50,
         mobilenet_v2,
         pyramid_pools,
+        box_classes,
         bert_base,
         bert_base_plus,
         linear_layers,
