@@ -65,3 +65,24 @@ def test_positions_along_the_last_axis(op: str, axis: int) -> None:
 @pytest.mark.parametrize(("shape", "axis"), [("20x80x84", 2), ("3x2", 0), ("[n]x80x84", 1)])
 def test_other_positions_stay(shape: str, axis: int) -> None:
     assert op_counts(transformed(arg(shape, axis), STEP)) == {"ArgMax": 1}
+
+
+def top(shape: str, k: int = 1, dtype: str = "float32") -> str:
+    """The text of the `k` largest elements of rows."""
+    lines = [f" %k = constant tensor<1xint32> [{k}]", " %v, %i = TopK(%x, %k) {axis = -1, dtype = !int32}"]
+    return "\n".join([f"graph main(%x: tensor<{shape}x{dtype}>) -> (%v, %i) {{", *lines, "}"])
+
+
+def test_the_largest_of_each_row() -> None:
+    assert op_counts(transformed(top("20x80"), STEP)) == {"Reduce": 1, "ArgMax": 1, "Reshape": 1}
+    x = np.asarray([[1, 3, 3], [-np.inf, -np.inf, -np.inf]], np.float32)
+    graph = parse_graph(top("2x3"))
+    STEP(graph)
+    values, indices = run(graph, [x])
+    np.testing.assert_array_equal(values, [[3], [-np.inf]])
+    np.testing.assert_array_equal(indices, [[1], [0]])
+
+
+@pytest.mark.parametrize("text", [top("20x80", 2), top("20x80", dtype="int32"), top("[n]x80")])
+def test_other_tops_stay(text: str) -> None:
+    assert op_counts(transformed(text, STEP)) == {"TopK": 1}
