@@ -13,7 +13,8 @@
     %y = Slice(%x: [8, 56, 56]) [7:-9:-1, ...]        ->    %y = Reverse(%x) {dimensions = [0]}
 
 The kernel of Softmax computes one row of the last axis at a time, however short it is; that of ARG_MAX reads other axes
-in strides; TOPK_V2 keeps a heap for each row; STRIDED_SLICE copies element by element where a stride is not 1. Microseconds, one thread, x86:
+in strides; TOPK_V2 keeps a heap for each row; STRIDED_SLICE copies element by element where a stride is not 1.
+Microseconds, one thread, x86:
 
 =====================================  ======  ====
                                        before   now
