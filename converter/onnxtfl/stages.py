@@ -233,6 +233,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
     rounded = options.dynamic_quant == "hybrid"
     hybrid = Pass("hybrid", partial(quantize.use_hybrid_weights, exactly=not rounded), EVERYWHERE, needs=NEUTRAL)
     return [
+        Pass("feature scales", quantize.FEATURE_SCALES.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass(
             "integer constants", quantize.use_integer_constants, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized
         ),

@@ -10,6 +10,7 @@ from onnxtfl.passes.quantize.constants import STORED_CLAMPS, use_integer_constan
 from onnxtfl.passes.quantize.dequantize import dequantize_all
 from onnxtfl.passes.quantize.dynamic import multiply_whole_rows
 from onnxtfl.passes.quantize.edges import QuantizedIo, count_steps_of_outputs, set_quantized_io
+from onnxtfl.passes.quantize.feature_scales import FEATURE_SCALES
 from onnxtfl.passes.quantize.fuse import fuse_quantized
 from onnxtfl.passes.quantize.hybrid import (
     TOLERANCE,
@@ -27,6 +28,7 @@ from onnxtfl.passes.quantize.types import read_quantized_types
 from onnxtfl.passes.quantize.uint8_as_int8 import store_as_int8
 
 __all__ = [
+    "FEATURE_SCALES",
     "STORED_CLAMPS",
     "TOLERANCE",
     "QuantizedIo",
