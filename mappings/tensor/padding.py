@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -24,7 +25,17 @@ from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.ops.padding import cut_within, spread_out
 from onnxtfl.ir.quantization import quantize
-from onnxtfl.ir.reshape import as_int64, broadcast, dim_value, dim_vector, iota, reshape, spread, stacked_along
+from onnxtfl.ir.reshape import (
+    as_int64,
+    broadcast,
+    dim_value,
+    dim_vector,
+    iota,
+    reshape,
+    spread,
+    stacked_along,
+    unsqueezed,
+)
 from onnxtfl.ir.shapes import known_dims, normalize_axes, static_ints
 from onnxtfl.ir.shown_sizes import may_be_fed
 from onnxtfl.ir.source_names import shown_name
@@ -281,8 +292,15 @@ def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
     if known is None or node.operand(0).tensor_type.shape is None or node.operand(0).rank < 4:
         return None
     rows = np.asarray(known, np.int64).reshape(-1, 2)
-    value = node.optional(2)
-    return on_fewer_axes(b, node, rows, (0, 0), lambda x, table: b.remade(node, x, table, value)[0])
+    return on_fewer_axes(b, node, rows, (0, 0), partial(_padded_as_one_sample, b, node))
+
+
+def _padded_as_one_sample(b: Builder, node: Node, x: Value, rows: Array) -> Value:
+    """Pad with a first axis of size 1 where there is room for it: GPUs take no other."""
+    if x.rank >= 4 or x.shape[0] == 1:
+        return b.remade(node, x, rows, node.optional(2))[0]
+    made = b.remade(node, unsqueezed(b, x, [0]), np.concatenate([[(0, 0)], rows]), node.optional(2))[0]
+    return reshape(b, made, made.shape[1:], made)
 
 
 @decompose(ops.Pad)

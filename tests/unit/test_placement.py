@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -48,6 +49,15 @@ def test_ops_elsewhere_cut_the_others_into_partitions(
     found = placement.place(written([*nodes, ("Tanh", "u", "v"), ("Tanh", "x", "w")], "tvw", tmp_path), placement.CPU)
     assert found.partitions == 2
     assert found.counts == "4 on XNNPACK, 2 on builtin kernels; 2 partitions"
+
+
+def test_zeros_between_elements_are_padded_as_one_sample(tmp_path: Path) -> None:
+    """A GPU takes no PAD of another first axis than one of size 1."""
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], group=8, strides=[2, 2], kernel_shape=[4, 4])
+    sizes = [("x", TensorProto.FLOAT, [1, 8, 9, 7])], [("y", TensorProto.FLOAT, [1, 8, 20, 16])]
+    model = onnx_model([node], *sizes, {"w": np.ones((8, 1, 4, 4), np.float32)})
+    onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", check=False)
+    assert {op.where for op in placement.place(tmp_path / "m.tflite", "gpu").ops} == {"LiteRT's GPU accelerator"}
 
 
 def test_a_gpu_shares_a_model_with_the_cpu_and_a_microcontroller_does_not(tmp_path: Path) -> None:
