@@ -133,6 +133,58 @@ def test_a_template_of_typed_parts_stays() -> None:
         assert for_typed_content(template) == template
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% set all = namespace(x='onnxtfl') %}{% for i in range(40) %}{% set all.x = all.x ~ all.x %}{% endfor %}",
+        "{{ '%999999999999d' % 1 }}",
+        "{{ 1 / 0 }}",
+        "{{ range(10 ** 12) }}",
+    ],
+)
+def test_a_template_that_cannot_be_rendered_stays(template: str) -> None:
+    assert for_typed_content(template) == template
+
+
+def test_a_template_that_does_not_end_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxtfl.llm.chat_template._SECONDS", 1)
+    template = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    assert for_typed_content(template) == template
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("generation_config.json", '{"do_sample": true, "top_k": "many"}', "generation_config.json: top_k is 'many'"),
+        ("generation_config.json", '{"do_sample": true, "top_p": NaN}', "generation_config.json: top_p is nan"),
+        ("genai_config.json", '{"search": {"do_sample": true, "top_k": [1]}}', "genai_config.json: top_k is [1]"),
+        ("config.json", '{"eos_token_id": [{"a": 1}]}', "eos_token_id is [{'a': 1}]"),
+        ("chat_template.jinja", "\udcff", "chat_template.jinja: cannot be read as text"),
+    ],
+)
+def test_malformed_values_are_named(tmp_path: Path, name: str, content: str, message: str) -> None:
+    files = files_of(tmp_path, config={"eos_token_id": 2})
+    (tmp_path / name).write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(UsageError) as error:
+        metadata_of(files, None, 64)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("genai_config", {"model": "x", "search": None}),
+        ("genai_config", {"model": None, "search": [1]}),
+        ("generation_config", {"do_sample": True, "top_k": None}),
+        ("tokenizer", {"post_processor": {"processors": 5, "single": [None]}}),
+        ("tokenizer_config", {"chat_template": [{"name": [1], "template": 5}]}),
+    ],
+)
+def test_values_of_another_type_say_nothing(tmp_path: Path, name: str, content: Any) -> None:
+    found = metadata_of(files_of(tmp_path, config={"eos_token_id": 2}, **{name: content}), None, 64)
+    assert found["stop_tokens"] == [2]
+
+
 def test_templates_are_found(tmp_path: Path) -> None:
     by_name = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": TYPED}]
     files = files_of(tmp_path, config={"eos_token_id": 2}, tokenizer_config={"chat_template": by_name})

@@ -15,6 +15,7 @@ text, and `llm_model_type` may be the name of a type::
 from __future__ import annotations
 
 import os
+import reprlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -99,7 +100,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _defaults(files: ModelFiles, context: int) -> dict[str, Any]:
     stops, template = list(dict.fromkeys(_stops(files))), _template(files)
     found: dict[str, Any] = {"start_token": _start(files, stops), "stop_tokens": stops, "max_num_tokens": context}
-    type_ = next(files.values(("model_type",), CONFIG), None) or files.table(GENAI).get("model", {}).get("type")
+    type_ = next(files.values(("model_type",), CONFIG), None) or files.table(GENAI, "model").get("type")
     found["llm_model_type"] = _MODEL_TYPES.get(str(type_), "generic_model")
     found["jinja_prompt_template"] = for_typed_content(template) if template else ""
     found["sampler_params"] = _sampler(files)
@@ -110,7 +111,13 @@ def _stops(files: ModelFiles) -> Iterator[int | str]:
     """The ids of the tokens at which a text ends; a text where only the tokenizer names one."""
     ids = list(files.values(("eos_token_id",), *_WITH_IDS))
     for found in ids:
-        yield from found if isinstance(found, list) else [found]
+        for one in found if isinstance(found, list) else [found]:
+            if not isinstance(one, int | str):
+                raise UsageError(
+                    f"eos_token_id is {reprlib.repr(found)}, neither a number nor a list of numbers",
+                    hint=f"correct it in {', '.join(_WITH_IDS)}",
+                )
+            yield one
     if not ids and (text := _text(files.table(TOKENIZER_CONFIG).get("eos_token"))):
         yield text
 
@@ -133,11 +140,12 @@ def _begins_with_special(processor: Any) -> bool | None:
     """Whether a tokenizer.json's post-processor writes a special token first; None where it says nothing of it."""
     if not isinstance(processor, dict):
         return None
-    for part in processor.get("processors") or ():
+    parts, single = processor.get("processors"), processor.get("single")
+    for part in parts if isinstance(parts, list) else ():
         if (found := _begins_with_special(part)) is not None:
             return found
-    single = processor.get("single")
-    return "SpecialToken" in single[0] if isinstance(single, list) and single else None
+    first = single[0] if isinstance(single, list) and single else None
+    return "SpecialToken" in first if isinstance(first, dict) else None
 
 
 def _text(token: Any) -> str:
@@ -147,24 +155,23 @@ def _text(token: Any) -> str:
 
 def _template(files: ModelFiles) -> str:
     """The chat template, from a file of its own or from tokenizer_config.json."""
-    path = files.find(["chat_template.jinja"])
-    if path is not None:
-        return path.read_text(encoding="utf-8")
+    if text := files.text("chat_template.jinja"):
+        return text
     found = next(files.values(("chat_template",), "chat_template.json", TOKENIZER_CONFIG), "")
     if isinstance(found, list):
-        by_name = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
+        by_name = {str(one.get("name")): one.get("template") for one in found if isinstance(one, dict)}
         found = by_name.get("default") or next(iter(by_name.values()), "")
     return found if isinstance(found, str) else ""
 
 
 def _sampler(files: ModelFiles) -> dict[str, Any]:
     """The sampling that the configuration asks for; empty where it is greedy."""
-    table = files.table(GENERATION) or files.table(GENAI).get("search", {})
-    if not table.get("do_sample"):
+    place = (GENERATION,) if files.table(GENERATION) else (GENAI, "search")
+    if not files.table(*place).get("do_sample"):
         return {}
     return {
         "type": "TOP_P",
-        "k": int(table.get("top_k", 50)),
-        "p": float(table.get("top_p", 1.0)),
-        "temperature": float(table.get("temperature", 1.0)),
+        "k": int(files.number(50, *place, "top_k")),
+        "p": float(files.number(1.0, *place, "top_p")),
+        "temperature": float(files.number(1.0, *place, "temperature")),
     }

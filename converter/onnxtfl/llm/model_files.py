@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,40 @@ class ModelFiles:
         paths = (folder / name for folder in self.folders for name in names)
         return next((path for path in paths if path.is_file()), None)
 
-    def table(self, name: str) -> dict[str, Any]:
-        """The object in a JSON file; empty if there is no such file. Raises UsageError if it is malformed."""
+    def table(self, name: str, *inner: str) -> dict[str, Any]:
+        """The object in a JSON file, or that of the key `inner` in it; empty if there is none.
+
+        Raises UsageError for a malformed file.
+        """
         if name not in self._tables:
             self._tables[name] = self._read(name)
-        return self._tables[name]
+        found: Any = self._tables[name]
+        for key in inner:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def number(self, default: float, *place: str) -> float:
+        """The number at a place (the name of a file, and keys); `default` if there is none. Raises UsageError for other
+        values.
+        """
+        *table, key = place
+        found = self.table(*table).get(key)
+        if found is None:
+            return default
+        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+            raise UsageError(
+                f"{place[0]}: {key} is {reprlib.repr(found)}, not a number",
+                hint="correct it, or export it again",
+            )
+        return found
+
+    def text(self, name: str) -> str:
+        """The contents of a text file; empty if there is none. Raises UsageError if it is no text."""
+        path = self.find([name])
+        try:
+            return "" if path is None else path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: cannot be read as text: {error}", hint="download or export it again") from error
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.find([name])
@@ -55,9 +86,7 @@ class ModelFiles:
         Those of the first file come first; none of None.
         """
         for name in names:
-            table = self.table(name)
-            inner = (table.get(part) for part in ("model", "text_config"))
-            for one in (table, *(part for part in inner if isinstance(part, dict))):
+            for one in (self.table(name), self.table(name, "model"), self.table(name, "text_config")):
                 yield from (one[key] for key in keys if one.get(key) is not None)
 
     def described(self) -> str:

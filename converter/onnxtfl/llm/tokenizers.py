@@ -28,6 +28,8 @@ def tokenizer_of(files: ModelFiles, given: str | os.PathLike[str] | None) -> Tok
     if path is None:
         message = f"there is no tokenizer: looked for {', '.join(NAMES)} in {files.described()}"
         raise UsageError(message, hint="name its file with `tokenizer`")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: not a file", hint="name a file")
     try:
         with path.open("rb") as file:
             head = file.read(64).lstrip()
