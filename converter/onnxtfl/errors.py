@@ -153,6 +153,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         return f"the option {one_line(error.args[0], 80)!r} is missing, or this is not a value that an option has"
     text = str(error)
+    if isinstance(error, OverflowError) or text.startswith("cannot convert float"):
+        return "a number is not finite, or too large"
     if isinstance(error, IndexError | KeyError) or _OF_PYTHON.search(text):
         return "the number of its operands, their ranks, or its options are not those of this op"
     return text

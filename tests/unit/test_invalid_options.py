@@ -68,3 +68,12 @@ def test_options_of_mediapipe(op: str, options: dict[str, Any], version: int) ->
     model = custom_model(op, [np.asarray(x)], 1, types, flexible(options), version)
     with pytest.raises(InvalidModelError, match="out0"):
         onnxtfl.tflite_to_onnx(model, check=False)
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, 1e30])
+def test_scales_of_sizes_that_are_no_numbers(scale: float) -> None:
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], "the_node")
+    scales = np.asarray([1, 1, scale, 1], np.float32)
+    model = onnx_model([node], [("x", F, (1, 1, 4, 4))], [("y", F, None)], {"s": scales})
+    with pytest.raises(InvalidModelError, match="a number is not finite, or too large.*the_node"):
+        onnxtfl.onnx_to_tflite(model, check=False, load=False)

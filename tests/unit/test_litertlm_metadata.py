@@ -159,6 +159,7 @@ def test_a_template_that_does_not_end_stays(monkeypatch: pytest.MonkeyPatch) -> 
         ("generation_config.json", '{"do_sample": true, "top_p": NaN}', "generation_config.json: top_p is nan"),
         ("genai_config.json", '{"search": {"do_sample": true, "top_k": [1]}}', "genai_config.json: top_k is [1]"),
         ("config.json", '{"eos_token_id": [{"a": 1}]}', "eos_token_id is [{'a': 1}]"),
+        ("config.json", '{"a":' * 100_000, "config.json: cannot be read as JSON"),
         ("chat_template.jinja", "\udcff", "chat_template.jinja: cannot be read as text"),
     ],
 )
@@ -168,6 +169,14 @@ def test_malformed_values_are_named(tmp_path: Path, name: str, content: str, mes
     with pytest.raises(UsageError) as error:
         metadata_of(files, None, 64)
     assert message in str(error.value)
+
+
+def test_no_token_is_minus_one(tmp_path: Path) -> None:
+    files = files_of(
+        tmp_path, config={"eos_token_id": [-1, 2], "bos_token_id": -1}, generation_config={"bos_token_id": 1}
+    )
+    found = metadata_of(files, None, 64)
+    assert found["stop_tokens"] == [2] and found["start_token"] == 1
 
 
 @pytest.mark.parametrize(

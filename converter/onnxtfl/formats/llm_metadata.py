@@ -20,7 +20,7 @@ _MODEL_TYPES = {
     **{1: "generic_model", 2: "gemma3n", 3: "function_gemma", 4: "gemma3", 5: "qwen3", 7: "qwen2p5", 8: "gemma4"},
     **{9: "fast_vlm", 11: "lfm2", 12: "minicpm5", 13: "minicpmv4"},
 }
-_LARGEST = 1 << 28
+_LARGEST = 1 << 26
 """Bytes of a tokenizer's JSON."""
 
 
@@ -31,7 +31,7 @@ def described(section: Section) -> str:
         return ""
     try:
         return describe(section.content.read(0, section.content.size))
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, RecursionError, zlib.error) as error:
         message = f"{section.content.path}: malformed: the section {section.kind} cannot be read: {error}"
         raise InvalidModelError(message, code="E-FILE-005") from error
 
@@ -89,12 +89,14 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(content: Sequence[int], position: int) -> tuple[int, int]:
-    """An integer and the position after it."""
-    number = shift = 0
-    while content[position] & 128:
-        number |= (content[position] & 127) << shift
-        position, shift = position + 1, shift + 7
-    return number | content[position] << shift, position + 1
+    """An integer and the position after it. ValueError if it has more than 64 bits."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte, position = content[position], position + 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, position
+    raise ValueError("it is no protocol buffer")
 
 
 def _hugging_face(content: bytes) -> str:

@@ -49,7 +49,7 @@ def metadata_of(files: ModelFiles, given: str | os.PathLike[str] | Metadata | No
             f"there is no stop token: looked for {keys} in {names} in {files.described()}",
             hint="name it in the file of `metadata`, like stop_tokens = [2]",
         )
-    if isinstance(most := found.get("max_num_tokens"), int) and most > context:
+    if isinstance(most := found.get("max_num_tokens"), int) and not 0 < most <= context:
         raise UsageError(f"max_num_tokens of {most} in the metadata: the caches have {context} places")
     return found
 
@@ -93,7 +93,7 @@ def _token(value: Any) -> Any:
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{os.fspath(path)}: cannot be read as TOML: {error}", hint="see docs/llm.md") from error
 
 
@@ -108,7 +108,7 @@ def _defaults(files: ModelFiles, context: int) -> dict[str, Any]:
 
 
 def _stops(files: ModelFiles) -> Iterator[int | str]:
-    """The ids of the tokens at which a text ends; a text where only the tokenizer names one."""
+    """The ids of the tokens at which a text ends; a text where only the tokenizer names one. -1 is none."""
     ids = list(files.values(("eos_token_id",), *_WITH_IDS))
     for found in ids:
         for one in found if isinstance(found, list) else [found]:
@@ -117,7 +117,8 @@ def _stops(files: ModelFiles) -> Iterator[int | str]:
                     f"eos_token_id is {reprlib.repr(found)}, neither a number nor a list of numbers",
                     hint=f"correct it in {', '.join(_WITH_IDS)}",
                 )
-            yield one
+            if isinstance(one, str) or one >= 0:
+                yield one
     if not ids and (text := _text(files.table(TOKENIZER_CONFIG).get("eos_token"))):
         yield text
 
@@ -130,7 +131,8 @@ def _start(files: ModelFiles, stops: list[int | str]) -> int | str:
     of_tokenizer = files.table(TOKENIZER_CONFIG)
     adds = of_tokenizer.get("add_bos_token")
     adds = _begins_with_special(files.table(TOKENIZER).get("post_processor")) if adds is None else adds
-    found = next(files.values(("bos_token_id",), *_WITH_IDS), None)
+    ids = files.values(("bos_token_id",), *_WITH_IDS)
+    found = next((one for one in ids if not isinstance(one, int) or one >= 0), None)
     found = _text(of_tokenizer.get("bos_token")) if found is None else found
     is_left_out = adds is False or (adds is None and found in stops)
     return found if isinstance(found, int | str) and not is_left_out else ""

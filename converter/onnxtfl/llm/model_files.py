@@ -76,7 +76,7 @@ class ModelFiles:
             return {}
         try:
             found = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{path}: cannot be read as JSON: {error}", hint="download or export it again") from error
         return found if isinstance(found, dict) else {}
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onnxtfl.errors import InvalidModelError, UnsupportedError
+from onnxtfl.errors import InvalidModelError, UnsupportedError, reason
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import current_budget
 from onnxtfl.ir.builder import Builder, check
@@ -87,7 +87,7 @@ def fold_node(node: Node) -> list[Value] | None:
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError) as error:
         shown = ", ".join(str(v.type) for v in node.present_operands)
         raise InvalidModelError(
-            f"its constant result cannot be computed: {error}",
+            f"its constant result cannot be computed: {reason(error)}",
             node=source_name(node),
             op=node.op.name,
             type_=shown,
