@@ -296,8 +296,8 @@ def _pad_merged_axes(b: Builder, node: Node) -> Value | None:
 
 
 def _padded_as_one_sample(b: Builder, node: Node, x: Value, rows: Array) -> Value:
-    """Pad with a first axis of size 1 where there is room for it: GPUs take no other."""
-    if x.rank >= 4 or x.shape[0] == 1:
+    """Pad with a first axis of size 1, if `node` has too many axes for a GPU and there is room: it takes no other."""
+    if x.rank >= 4 or x.shape[0] == 1 or node.operand(0).rank <= 4:
         return b.remade(node, x, rows, node.optional(2))[0]
     made = b.remade(node, unsqueezed(b, x, [0]), np.concatenate([[(0, 0)], rows]), node.optional(2))[0]
     return reshape(b, made, made.shape[1:], made)

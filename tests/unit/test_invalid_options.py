@@ -75,5 +75,5 @@ def test_scales_of_sizes_that_are_no_numbers(scale: float) -> None:
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], "the_node")
     scales = np.asarray([1, 1, scale, 1], np.float32)
     model = onnx_model([node], [("x", F, (1, 1, 4, 4))], [("y", F, None)], {"s": scales})
-    with pytest.raises(InvalidModelError, match="a number is not finite, or too large.*the_node"):
+    with pytest.raises(InvalidModelError, match=r"a number is not finite, or too large.*the_node"):
         onnxtfl.onnx_to_tflite(model, check=False, load=False)
