@@ -110,6 +110,16 @@ def _number(path: str) -> int:
         return int(file.read())
 
 
+def limit_memory(size: int) -> None:
+    """Let this process, and those that it starts, take at most `size` bytes of address space (not on Windows)."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    except (ImportError, ValueError, OSError):
+        pass
+
+
 def _address_space() -> int | None:
     """The limit of address space of this process and those that it starts; None without one."""
     try:

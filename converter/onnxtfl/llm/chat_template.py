@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 _PLAIN = """\
@@ -68,10 +67,9 @@ def _raise(message: str) -> None:
 
 def _main() -> None:
     """Render the template of the standard input with each of the contents there."""
-    with suppress(ImportError, ValueError, OSError):  # not on Windows
-        import resource
+    from onnxtfl.platform_calls import limit_memory
 
-        resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+    limit_memory(_BYTES)
     template, contents = json.load(sys.stdin)
     json.dump([_prompt(template, content) for content in contents], sys.stdout)
 
