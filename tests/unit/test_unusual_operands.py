@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from onnxtfl.schemas import sections
+from tools.probe.costs.machines import own_kind
 from tools.probe.measure import Measurer
 from tools.probe.runtime import Runtime
 from tools.probe.unusual import unusual_cases_of, unusual_rows
@@ -25,7 +26,15 @@ def test_the_table_says_which_operands_a_kernel_computes_wrongly(op: str, probed
     assert len(found) >= 1
     stated = sections.section(f"{op}.unusual").get("rows", ())
     expected = [f'{{ operands = "{row["operands"]}", kernels = "{row["kernels"]}" }}' for row in stated]
-    assert unusual_rows(found) == expected
+    if is_as_measured():
+        assert unusual_rows(found) == expected
+    else:  # other kernels, some of which are right
+        assert set(unusual_rows(found)) <= set(expected)
+
+
+def is_as_measured() -> bool:
+    """Whether this machine is of the kind on which the table was measured."""
+    return Path("/proc/cpuinfo").exists() and own_kind() == "avx512"
 
 
 @pytest.mark.parametrize("op", DEVIATING)
