@@ -190,7 +190,7 @@ def test_axes_have_rows_of_their_own_where_that_matters() -> None:
     assert tomllib.loads(rows_text({"avx2": rows(timings)}))["avx2"] == rows(timings)
 
 
-@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="kinds of machines are told apart on Linux")
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs /proc/cpuinfo (Linux)")
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_models_of_candidates_run(target: Target) -> None:
     sample = Sample(ops.Transpose, [(2, 3, 4)], {"permutation": (0, 2, 1)})

@@ -91,6 +91,7 @@ def test_a_toml_file_replaces_fields(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("stop_tokens = [", "cannot be read as TOML"),
+        ("stop_tokens = [2]\nmax_num_tokens = -5", "max_num_tokens of -5"),
         ("stop_tokens = 2\nstop = 1", "no field 'stop'"),
         ('llm_model_type = "gpt9"\nstop_tokens = 2', "gpt9"),
         ("start_token = 1", "there is no stop token: looked for eos_token_id and eos_token in genai_config.json"),

@@ -18,15 +18,8 @@ STAGES = {
     ".onnx": (
         *("file", "lifted", "lift", "sequences", "remove dead", "fix features", "narrow", "small types"),
         *("floats", "dynamic products", "remark dynamic products", "block rows", "quantized types", "simplify"),
-        *(
-            "layers of scans",
-            "feature scales",
-            "integer constants",
-            "fuse quantized",
-            "stored clamps",
-            "int8 storage",
-            "quantized io",
-        ),
+        *("layers of scans", "feature scales", "integer constants", "fuse quantized", "stored clamps"),
+        *("int8 storage", "quantized io"),
         *("hybrid", "formulas", "used positions", "widen kernels", "convolutions", "pairs of rows", "narrow kernels"),
         *("separate outputs", "legalize", "saturate", "sizes of inputs", "tidy", "sink", "layout", "legalize late"),
         *("loop invariants", "merged columns", "columns", "softmax rows"),

@@ -39,7 +39,7 @@ def _rendered(template: str, contents: Sequence[Any]) -> list[str | None]:
     command, given = [sys.executable, "-P", __file__], json.dumps([template, contents])
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=_SECONDS, check=True)
-    except subprocess.SubprocessError:
+    except (subprocess.SubprocessError, OSError):
         return [None] * len(contents)
     prompts: list[str | None] = json.loads(done.stdout)
     return prompts
