@@ -106,11 +106,17 @@ def written_for_gpu(name: str, folder: Path) -> Placement:
     return place(folder / "g.tflite", "gpu")
 
 
-def test_what_the_accelerator_takes_does_not_fall_back_to_the_cpu(tmp_path: Path) -> None:
-    """It would compute a product of matrices that broadcasts, though wrongly."""
+_BROADCAST = (((3, 1, 3, 4), (1, 2, 4, 2)), ((1, 3, 3, 4), (1, 1, 4, 2)), ((3, 3, 4), (1, 4, 2)))
+
+
+@pytest.mark.parametrize(("left", "right"), _BROADCAST)
+def test_what_the_accelerator_takes_does_not_fall_back_to_the_cpu(
+    left: tuple[int, ...], right: tuple[int, ...], tmp_path: Path
+) -> None:
+    """It would compute a product of matrices that broadcasts, though wrongly; a batch of one matrix does as well."""
     node = helper.make_node("MatMul", ["x", "v"], ["y"])
-    model = model_of([node], (3, 1, 3, 4))
-    model.graph.input.append(helper.make_tensor_value_info("v", TensorProto.FLOAT, [1, 2, 4, 2]))
+    model = model_of([node], left)
+    model.graph.input.append(helper.make_tensor_value_info("v", TensorProto.FLOAT, right))
     onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", check=False)
     assert [op.op for op in place(tmp_path / "m.tflite", "gpu").faulty] == ["BATCH_MATMUL"]
     onnxtfl.onnx_to_tflite(model, tmp_path / "m.tflite", target="gpu", fallback="cpu", check=False)

@@ -123,22 +123,21 @@ class KernelForm:
 
     def _ranks(self, op: OpInstance) -> Iterator[Violation]:
         for variable, (low, high) in self.ranks.items():
-            rank, top, how = op.ranks.get(variable, -1), high, ""
+            rank, top, what = op.ranks.get(variable, -1), high, f"ranks {low} to" if low else "ranks up to"
             if variable == _MAIN and self.broadcast is not None and op.broadcasts:
                 rank = max(rank, op.highest_rank)
                 allowed, how = self._broadcast(op)
-                top = min(high, allowed)
+                top, what = min(high, allowed), what if rank < low else f"{how} up to rank"
             if rank >= 0 and not low <= rank <= top:
-                what = f"ranks {low} to" if low else "ranks up to"
                 kind: Kind = "rank" if rank > top else "shape"
-                yield Violation(kind, variable, what, f"{rank}{how}", limit=top)
+                yield Violation(kind, variable, what, str(rank), limit=top)
 
     def _broadcast(self, op: OpInstance) -> tuple[int, str]:
         """The highest rank for the operands if they broadcast, and how they do."""
         assert self.broadcast is not None
         if op.broadcasts_scalars():
-            return max(self.broadcast, self.scalar or 0), " with a scalar"
-        return self.broadcast, " with broadcasting"
+            return max(self.broadcast, self.scalar or 0), "a scalar operand"
+        return self.broadcast, "broadcasting"
 
     def _options(self, op: OpInstance) -> Iterator[Violation]:
         for name in sorted(self.constant):
