@@ -65,7 +65,7 @@ def main() -> int:
     known = names(f"targets/{options.target}.toml") if options.target else probes()
     wanted = options.ops or sorted(set(probes()) & set(known))
     runtimes = _runtimes(options)
-    measurer = measure.Measurer(runtimes, options.verbose)
+    measurer = measure.Measurer(runtimes, options.verbose, few=options.target == "gpu")
     for op in wanted:
         started = time.monotonic()
         tables = _tables(op, measurer, options)

@@ -232,6 +232,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
     int8 = partial(quantize.store_as_int8, always=not target.has_uint8_kernels)
     rounded = options.dynamic_quant == "hybrid"
     hybrid = Pass("hybrid", partial(quantize.use_hybrid_weights, exactly=not rounded), EVERYWHERE, needs=NEUTRAL)
+    real = Pass("real results", quantize.REAL_RESULTS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized)
     return [
         Pass("feature scales", quantize.FEATURE_SCALES.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass(
@@ -241,7 +242,7 @@ def quantized_for_tflite(target: Target, options: Options) -> Passes:
         Pass("stored clamps", quantize.STORED_CLAMPS.apply, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         Pass("int8 storage", int8, EVERYWHERE, needs=NEUTRAL, when=quantize.has_quantized),
         quantized_io(target, options),
-        *([hybrid] if rounded or target.has_hybrid_kernels else []),
+        *([real, hybrid] if rounded or target.has_hybrid_kernels else []),
         SIMPLIFY,
         *int64_passes(target),
     ]

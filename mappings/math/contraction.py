@@ -43,6 +43,7 @@ from onnxtfl.ir.reshape import (
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.shapes import check_spreads
 from onnxtfl.ir.types import DType
+from onnxtfl.ir.whole_rows import are_whole_rows
 from onnxtfl.kernels.batch_matmul import with_one_scale
 from onnxtfl.kernels.products_int16 import in_int32, may_sum_int16, zero_bias
 from onnxtfl.rewriting.registry import (
@@ -151,7 +152,9 @@ def _rounded_rows(b: Builder, node: Node, x: Value, weights: Value, axis: int) -
     if not is_hybrid(x, weights):
         return x
     of_blocks = (quantization := quantization_of(weights)) is not None and quantization.block is not None
-    return on_int8_grid(b, x, [axis], asymmetric=of_blocks or bool(node.attr("asymmetric_quantize_inputs", False)))
+    asymmetric = of_blocks or bool(node.attr("asymmetric_quantize_inputs", False))
+    keeps = asymmetric and axis == x.rank - 1 and are_whole_rows(x)
+    return x if keeps else on_int8_grid(b, x, [axis], asymmetric=asymmetric)
 
 
 @lift_tfl("FULLY_CONNECTED")

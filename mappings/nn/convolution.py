@@ -50,6 +50,7 @@ from onnxtfl.ir.reshape import concatenated, dim_vector, reshape, split_and_tran
 from onnxtfl.ir.row_quantization import on_int8_grid
 from onnxtfl.ir.spatial import LONGEST_STRIDE, Window
 from onnxtfl.ir.types import DType, tensor
+from onnxtfl.ir.whole_rows import are_whole_rows, rounds_to_steps
 from onnxtfl.ir.window_padding import pad_axes
 from onnxtfl.kernels.products_int16 import in_int32, may_sum_int16, remark_narrow_bias, zero_bias
 from onnxtfl.rewriting.registry import Computed, Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
@@ -132,7 +133,9 @@ def _tfl_conv(b: Builder, node: Node) -> Value:
     if name == "CONV_2D" and node.attr("quantized_bias_type", "FLOAT32") == "FLOAT32":
         remark_narrow_bias(node)
     if is_hybrid(x, kernel):
-        x = on_int8_grid(b, x, range(1, x.rank), asymmetric=name != "CONV_2D" or not _has_one_scale(kernel))
+        asymmetric = name != "CONV_2D" or rounds_to_steps(None, kernel)
+        keeps = asymmetric and are_whole_rows(x)
+        x = x if keeps else on_int8_grid(b, x, range(1, x.rank), asymmetric=asymmetric)
     return apply_activation(b, b(ops.Conv, x, kernel, flat_bias(b, node.optional(2)), **attributes), node)
 
 
@@ -162,15 +165,6 @@ def _implied_groups(features: int, each: Dim, results: Dim) -> int:
         return 1
     groups, rest = divmod(features, each)
     return groups if groups and not rest and results % groups == 0 else 1
-
-
-def _has_one_scale(kernel: Value) -> bool:
-    """Whether all output features have the same scale; CONV_2D's hybrid kernel is symmetric then.
-
-    Source: LiteRT kernels/conv.cc (is_hybrid_per_channel).
-    """
-    quantization = kernel.tensor_type.quantization
-    return quantization is not None and len(set(quantization.scales)) == 1
 
 
 # --- StableHLO -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -35,19 +36,21 @@ class Finding:
 
 
 class Measurer:
-    """Runs cases on `runtimes`, by name."""
+    """Runs cases on `runtimes`, by name; all cases of ranks that have not failed if they are `few`."""
 
-    def __init__(self, runtimes: Mapping[str, Runtime], verbose: bool = False) -> None:
+    def __init__(self, runtimes: Mapping[str, Runtime], verbose: bool = False, few: bool = False) -> None:
         self.runtimes = runtimes
         self.verbose = verbose
+        self.few = few
 
     def measure(self, cases: Iterable[Case]) -> list[Finding]:
         """The findings on `cases`, in order.
 
         Cases are skipped if earlier verdicts determine theirs: the rest of a cell (group, mode and rank) after a failed
-        case, higher ranks after an abort, and cases of a group and mode whose first ones were all refused.
+        case, higher ranks after an abort, and cases of a group and mode whose first ones were all refused, unless they
+        are `few`: an op may take high ranks only.
         """
-        history = _History()
+        history = _History(math.inf if self.few else _SKIP_AFTER)
         return [self._one(case, history) for case in cases]
 
     def _one(self, case: Case, history: _History) -> Finding:
@@ -79,7 +82,8 @@ class Measurer:
 class _History:
     """The verdicts on the earlier cases of one op."""
 
-    def __init__(self) -> None:
+    def __init__(self, skip_after: float) -> None:
+        self.skip_after = skip_after
         self.groups: Counter[Cell] = Counter()
         self.cells: dict[Cell, str] = {}
         self.aborted: dict[Cell, int] = {}
@@ -90,7 +94,7 @@ class _History:
         if case.rank >= self.aborted.get(group, 99):
             return "abort"
         for bad in ("refused", "absent", "abort"):
-            if self.groups[(*group, bad)] >= _SKIP_AFTER and not self.groups[(*group, "ran")]:
+            if self.groups[(*group, bad)] >= self.skip_after and not self.groups[(*group, "ran")]:
                 return bad
         return self.cells.get((*group, case.rank))
 

@@ -6,6 +6,10 @@ with the ends of a range of 255 make the steps 1 wide, so that whole numbers are
     rows [..., k + 2] = Max(Min(numbers, highest - zero), lowest - zero)
         lowest    0   0 ..   0  0 255
         highest 255 255 .. 255  0 255
+
+    rows [..., k + 2] = Convert(Concatenate(%q: quantized, [lowest, highest]))
+
+A kernel of convolutions quantizes each sample, which has the ends at each position.
 """
 
 from __future__ import annotations
@@ -21,12 +25,16 @@ from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantized import quantization_of
+from onnxtfl.ir.reshape import dim_vector
 from onnxtfl.ir.types import DType
 
 COLUMNS = 2
 """How many columns the ends are."""
 STEPS = 255
 """How many steps 8 bits have."""
+OPTION = "asymmetric_quantize_inputs"
+"""The option of TFLite ops whether they divide ranges that are not symmetric into steps."""
 Meaning = Callable[[Node], type[Op] | None]
 """The neutral op that a node is; None for other nodes."""
 
@@ -50,16 +58,66 @@ def quantized_numbers(b: Builder, x: Value, scale: Value, zero: Value, dtype: DT
     return b(ops.Max, b(ops.Min, b(ops.RoundNearestEven, b(ops.Div, x, scale)), most), least)
 
 
+def rounds_to_steps(option: object, weights: Value | None) -> bool:
+    """Whether a kernel for these quantized weights divides the range of float activations into 255 steps.
+
+    `option`: the value of `OPTION`; None for kernels without it, which have steps on both sides of 0 where all
+    features have one scale. Source: LiteRT kernels/conv.cc (is_hybrid_per_channel).
+    """
+    quantization = quantization_of(weights)
+    several = quantization is not None and len(set(quantization.scales)) > 1
+    return several if option is None else bool(option)
+
+
+def with_ends(b: Builder, x: Value, axis: int) -> Value:
+    """`x`, of 8 bits with one scale, with two more elements along `axis`: the ends of the range of its type."""
+    storage = x.tensor_type.storage
+    ends = np.asarray(limits(storage), storage.numpy).reshape([COLUMNS if i == axis else 1 for i in range(x.rank)])
+    dims = [COLUMNS if i == axis else d for i, d in enumerate(x.shape)]
+    appended = constant(ends, type_=x.tensor_type.with_shape(ends.shape))
+    return b(ops.Concatenate, x, b(ops.BroadcastTo, appended, dim_vector(b, dims, x)), axis=axis)
+
+
 def _own_meaning(node: Node) -> type[Op] | None:
     return node.lowered_from or node.op
 
 
-def are_whole_rows(value: Value, meaning: Meaning = _own_meaning) -> bool:
-    """Whether each row (last axis) of `value` has whole numbers only, and 255 steps from end to end, with 0.
+def are_whole_rows(value: Value, meaning: Meaning = _own_meaning, axis: int | None = -1) -> bool:
+    """Whether each row (along `axis`) of `value` has multiples of one number only, and 255 steps from end to end, with
+    0; or zeros only.
 
-    `value` has to be written as `quantized_rows` does. `meaning`: of nodes of a file; by default that of neutral nodes
-    and of those lowered from them.
+    `value` has to be written as `quantized_rows` does (last axis), or as the real values of what `with_ends` returns,
+    moved or padded along other axes. `axis`: None if samples (first axis) are rows. `meaning`: of nodes of a file; by
+    default that of neutral nodes and of those lowered from them.
     """
+    return (axis in (-1, value.rank - 1) and _are_clamped(value, meaning)) or bool(_from_ends(value, axis, meaning))
+
+
+def summed_axes(node: Node) -> tuple[int, int] | None:
+    """The axes of activations and of weights that a convolution, or a product over one axis, sums over; else None."""
+    if issubclass(node.op, ops.Convolution):
+        return int(node.attr("input_feature_dimension")), int(node.attr("kernel_input_feature_dimension"))
+    roles = ops.DotRoles.of(node)
+    return (roles.lhs_contract[0], roles.rhs_contract[0]) if len(roles.lhs_contract) == 1 else None
+
+
+def without_ends(b: Builder, value: Value, axis: int) -> Value | None:
+    """`value`, whose rows along `axis` are real values of what `with_ends` returns, without the ends; else None."""
+    nodes = _from_ends(value, axis, _own_meaning)
+    if not nodes:
+        return None
+    inner = nodes[0].operand(0)
+    for node in nodes[1:]:
+        if node.op is ops.Reshape:
+            dims = (*node.result.shape[:-1], inner.shape[-1])
+            inner = b(ops.Reshape, inner, dim_vector(b, dims, inner))
+        else:
+            inner = b(node.op, inner, *node.operands[1:], **node.attributes)
+    return inner
+
+
+def _are_clamped(value: Value, meaning: Meaning) -> bool:
+    """Whether `value` is written as `quantized_rows` does."""
     for clamped, low in _pairs(value, ops.Max, meaning):
         for numbers, high in _pairs(clamped, ops.Min, meaning):
             lowest, highest = _offset(low, meaning), _offset(high, meaning)
@@ -68,6 +126,63 @@ def are_whole_rows(value: Value, meaning: Meaning = _own_meaning) -> bool:
             if _is(numbers, ops.RoundNearestEven, meaning) and _has_ends(lowest[0], highest[0]):
                 return _is_whole(lowest[1], float(lowest[0].min()), meaning)
     return False
+
+
+def _from_ends(value: Value, axis: int | None, meaning: Meaning) -> list[Node]:
+    """The nodes that compute `value`, from the Concatenate that `with_ends` makes along `axis`; empty for others."""
+    nodes, before = list[Node](), value
+    axis = axis if axis is None else axis % value.rank
+    while (node := before.producer) is not None and not value.is_quantized:
+        nodes.insert(0, node)
+        if meaning(node) is ops.Concatenate:
+            return nodes if _is_with_ends(node, axis, meaning) else []
+        if axis is None and not _keeps_samples(node, meaning):
+            return []
+        if axis is not None and (axis := _axis_before(node, axis, meaning)) is None:
+            return []
+        before = node.operand(0)
+    return []
+
+
+def _keeps_samples(node: Node, meaning: Meaning) -> bool:
+    """Whether the node moves the elements of each sample, or adds zeros to them."""
+    if meaning(node) is ops.Reshape:
+        before, after = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
+        return bool(before and after and before[0] == after[0])
+    return _axis_before(node, 0, meaning) == 0
+
+
+def _axis_before(node: Node, axis: int, meaning: Meaning) -> int | None:
+    """The axis of the first operand that is `axis` of the result, if the node moves rows along it or adds zeros."""
+    op, rest = meaning(node), [v.data.numpy() for v in node.operands[1:] if v is not None and v.data is not None]
+    if op is ops.Convert:
+        return axis
+    if op is ops.Transpose:
+        return int([*node.attributes.get("permutation", ()), *(rest[0] if rest else ())][axis])
+    if op is ops.Reshape:
+        before, after = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
+        keeps = before and after and axis == len(after) - 1 and before[-1] == after[-1]
+        return len(before) - 1 if before and keeps else None
+    if op is ops.Pad and len(rest) == 1 and len(node.present_operands) == 2:
+        grows = node.attributes.get("mode", "constant") == "constant" and rest[0].min() >= 0 and not rest[0][axis].any()
+        return axis if grows else None
+    return None
+
+
+def _is_with_ends(joined: Node, axis: int | None, meaning: Meaning) -> bool:
+    """Whether a Concatenate appends the ends of the range of 8 bits along `axis` (None: not the first)."""
+    value, quantization, rank = joined.operands[-1], joined.result.tensor_type.quantization, joined.result.rank
+    if value is not None and value.producer is not None and meaning(value.producer) is ops.BroadcastTo:
+        value = value.producer.operand(0)
+    if value is None or value.data is None or value.rank != rank or len(joined.operands) != 2:
+        return False
+    if quantization is None or not quantization.per_tensor or quantization.dtype.bits != 8:
+        return False
+    own = int(joined.attr("axis")) % rank
+    if value.shape[own] != COLUMNS or own == 0 or own != (own if axis is None else axis):
+        return False
+    stored, ends = value.data.numpy(), limits(quantization.dtype)
+    return all((stored.take(i, own) == end).all() for i, end in enumerate(ends))
 
 
 def _is_whole(zero: Value, least: float, meaning: Meaning) -> bool:

@@ -155,8 +155,9 @@ class OpInstance(BoundOp):
         return len(set(self._shapes())) > 1
 
     def broadcasts_scalars(self) -> bool:
-        """Whether all operands of more than one element have the same shape; of products of matrices none is a scalar."""
-        return not self.entry.matrix_rank and len({s for s in self._shapes() if s is None or any(d != 1 for d in s)}) <= 1
+        """Whether all operands of more than one element have the same shape; never for products of matrices."""
+        shapes = {s for s in self._shapes() if s is None or any(d != 1 for d in s)}
+        return not self.entry.matrix_rank and len(shapes) <= 1
 
     def _shapes(self) -> list[Shape | None]:
         shapes = [v.type.shape for _, _, v in self.operands if isinstance(v.type, TensorType)]

@@ -70,6 +70,12 @@ def unit_batch(op: OpInstance) -> bool:
     return all(shape[0] == 1 for side in ("operands", "results") for shape in _shapes(op, side) if shape)
 
 
+def fixed_batch(op: OpInstance) -> bool:
+    """Whether a first operand whose first axis has size 1 gives a result whose first axis has, too."""
+    operand, result = (next(iter(_shapes(op, side)), ()) for side in ("operands", "results"))
+    return operand[:1] != (1,) or result[:1] == (1,)
+
+
 def axes(op: OpInstance) -> str:
     """The letters of the axes that the op names, of its first operand: "HW"; "?" if they are computed."""
     shape = next(iter(_shapes(op, "operands")), ())
@@ -163,6 +169,7 @@ PROPERTIES: Mapping[str, Callable[[OpInstance], Any]] = {
         flat_scalars,
         unit_constants,
         unit_batch,
+        fixed_batch,
         axes,
         constants,
         plain_slice,
@@ -182,6 +189,7 @@ IN_WORDS: Mapping[str, str] = {
     "flat_scalars": "operands of one element that have no axes",
     "unit_constants": "constants whose first axis has size 1",
     "unit_batch": "a batch of size 1",
+    "fixed_batch": "a batch of size 1 that stays 1",
     "plain_slice": "slices that go forward, of known bounds inside of the tensor",
     "unit_strides": "strides of 1 along all axes, which are kept",
     "whole_slices": "channels that are a multiple of 4",

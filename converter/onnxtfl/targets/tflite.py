@@ -19,7 +19,7 @@ from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType
-from onnxtfl.ir.whole_rows import are_whole_rows
+from onnxtfl.ir.whole_rows import OPTION, are_whole_rows, rounds_to_steps
 from onnxtfl.rewriting.registry import Form, rules_for
 from onnxtfl.rewriting.target import Kind, Refusal
 from onnxtfl.schemas.sections import section
@@ -150,7 +150,7 @@ class TfliteTarget(Target):
     def key_of(self, node: Node, form: Form) -> tuple[Hashable, ...]:
         """The key of the base class, with the conditions that depend on the producers of the operands."""
         key = super().key_of(node, form)
-        if _rounds_rows(form.attributes) and (known := self.bound(form, results_of(node, form))) is not None:
+        if _may_keep_activations(form) and (known := self.bound(form, results_of(node, form))) is not None:
             key = (*key, _keeps_activations(known))
         conditions = self._outer_conditions.get(form.op)
         if conditions is None:
@@ -370,14 +370,17 @@ def _is_needed(version: Version, instance: OpInstance) -> bool:
     return any(all(holds(term, instance) for term in condition) for condition in version.conditions)
 
 
-def _rounds_rows(options: Mapping[str, Any]) -> bool:
-    """Whether a kernel of quantized weights rounds each row of its float activations to 255 steps."""
-    return bool(options.get("asymmetric_quantize_inputs"))
+def _may_keep_activations(form: Form) -> bool:
+    """Whether `form` may be one of whose kernels `_keeps_activations` is true."""
+    operands = operands_of(form)
+    return rounds_to_steps(form.attributes.get(OPTION), operands[1] if len(operands) > 1 else None)
 
 
 def _keeps_activations(instance: OpInstance) -> bool:
     """Whether a kernel that quantizes activations at run time leaves those of this op as they are."""
-    return _rounds_rows(instance.options) and are_whole_rows(instance.operands[0][2])
+    option, operands = instance.options.get(OPTION), [value for _, _, value in instance.operands]
+    rounds = rounds_to_steps(option, operands[1] if len(operands) > 1 else None)
+    return rounds and are_whole_rows(operands[0], axis=None if option is None else -1)
 
 
 @functools.cache

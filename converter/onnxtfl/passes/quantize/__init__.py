@@ -20,6 +20,7 @@ from onnxtfl.passes.quantize.hybrid import (
 )
 from onnxtfl.passes.quantize.int8_as_uint8 import store_as_uint8
 from onnxtfl.passes.quantize.real_constants import store_real_constants
+from onnxtfl.passes.quantize.real_results import REAL_RESULTS
 from onnxtfl.passes.quantize.saturate import saturate_quantized
 from onnxtfl.passes.quantize.steps import write_steps
 from onnxtfl.passes.quantize.summary import summary
@@ -29,6 +30,7 @@ from onnxtfl.passes.quantize.uint8_as_int8 import store_as_int8
 
 __all__ = [
     "FEATURE_SCALES",
+    "REAL_RESULTS",
     "STORED_CLAMPS",
     "TOLERANCE",
     "QuantizedIo",

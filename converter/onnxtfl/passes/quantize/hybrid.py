@@ -23,7 +23,7 @@ from onnxtfl.ir.history import Remark
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import DType
-from onnxtfl.ir.whole_rows import are_whole_rows
+from onnxtfl.ir.whole_rows import are_whole_rows, summed_axes
 from onnxtfl.passes.quantize.integers import shifted
 from onnxtfl.passes.quantize.weights import SIGNED, centered, is_eight_bit
 from onnxtfl.rewriting.patterns import Patterns
@@ -55,9 +55,15 @@ def use_hybrid_weights(graph: Graph, *, exactly: bool = False) -> bool:
     changed = False
     for node in list(graph.nodes):
         multiplies = issubclass(node.op, ops.DotGeneral | ops.Conv) and node.graph is graph
-        if multiplies and (not exactly or are_whole_rows(node.operand(0))):
+        if multiplies and (not exactly or _reads_whole_rows(node)):
             changed |= _read_stored(graph, node)
     return changed
+
+
+def _reads_whole_rows(node: Node) -> bool:
+    """Whether the kernel of a product does not round its activations."""
+    axes = summed_axes(node)
+    return axes is not None and are_whole_rows(node.operand(0), axis=axes[0])
 
 
 @dataclass(frozen=True, slots=True)

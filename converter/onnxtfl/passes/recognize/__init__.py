@@ -31,6 +31,7 @@ from onnxtfl.passes.recognize.recurrence import (
 )
 from onnxtfl.passes.recognize.repeated_elements import REPEATED_ELEMENTS
 from onnxtfl.passes.recognize.tfl_formulas import recognize_formulas
+from onnxtfl.passes.recognize.whole_rows import WHOLE_ROWS
 from onnxtfl.rewriting.pass_manager import EVERYWHERE, Fact, Group, Pass
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -48,6 +49,7 @@ _PATTERNS = Patterns.of(
     SINK,
     CONVERSIONS,
     LOOPS,
+    WHOLE_ROWS,
 )
 MAX_ROUNDS = 32
 

@@ -1,0 +1,75 @@
+"""Products of quantized activations whose results are not quantized, by kernels for float activations.
+
+::
+
+    %x = Convert(%q: int8 0.5:3)                       %x = Convert(Concatenate(%q, %ends))
+    %y = Conv(%x, Convert(%w: int8))          ->       %y = Conv(%x, Convert(%w with zeros for the ends))
+
+Such a kernel quantizes each row (of a convolution, each sample) over its own range. With the ends of the range of %q
+in each of them, it finds the integers of %q again (:mod:`onnxtfl.ir.whole_rows`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnxtfl.ir import ops
+from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.data import PaddedData
+from onnxtfl.ir.graph import Node, Value, constant
+from onnxtfl.ir.matching import made_by
+from onnxtfl.ir.whole_rows import COLUMNS, STEPS, are_whole_rows, rounds_to_steps, summed_axes, with_ends
+from onnxtfl.passes.quantize.weights import SIGNED, centered, is_eight_bit
+from onnxtfl.rewriting.patterns import Patterns
+
+_LEAST = 64
+"""The multiplications by each activation from which on they take longer in float than rounding it again."""
+REAL_RESULTS = Patterns()
+
+
+@REAL_RESULTS.on(ops.DotGeneral, ops.DotGeneralBias)
+def product_of_rows(b: Builder, node: Node) -> Value | None:
+    """Append the ends to the rows of a product with a matrix of weights."""
+    lhs, rhs, axes = node.operand(0), node.operand(1), summed_axes(node)
+    if axes is None or rhs.tensor_type.rank != 2 or lhs.tensor_type.rank in (None, 1) or axes[0] != lhs.rank - 1:
+        return None
+    return _with_ends(b, node, *axes)
+
+
+@REAL_RESULTS.on(ops.Conv)
+def convolution_of_samples(b: Builder, node: Node) -> Value | None:
+    """Append the ends to the features of a convolution in one or two dimensions, without groups, of several scales."""
+    axes, weights = summed_axes(node), _stored(node.operand(1))
+    if axes is None or node.attr("feature_group_count") != 1 or node.operand(0).tensor_type.rank not in (3, 4):
+        return None
+    return _with_ends(b, node, *axes) if rounds_to_steps(None, weights) else None
+
+
+def _with_ends(b: Builder, node: Node, axis: int, weights_axis: int) -> Value | None:
+    """The op with the ends appended to its activations along `axis`, and zeros to its weights along `weights_axis`."""
+    x, weights = (_stored(node.operand(i)) for i in (0, 1))
+    if x is None or weights is None or x.is_constant or not is_eight_bit(weights) or node.result.is_quantized:
+        return None
+    kept = centered(weights, SIGNED)
+    if kept is None or kept.data is None or not _has_steps(x) or are_whole_rows(node.operand(0), axis=axis):
+        return None
+    if kept.data.size < _LEAST * kept.data.shape[weights_axis]:
+        return None
+    data = PaddedData(kept.data, weights_axis, COLUMNS)
+    padded = constant(data, type_=kept.tensor_type.with_shape(data.shape))
+    operands = [b(ops.Convert, v, dtype=node.operand(0).dtype) for v in (with_ends(b, x, axis), padded)]
+    return b(node.op, *operands, *node.operands[2:], **node.attributes)
+
+
+def _stored(value: Value) -> Value | None:
+    """The quantized value that `value` is the real values of; None for others."""
+    convert = made_by(value, ops.Convert, quantized=True)
+    return None if convert is None or value.is_quantized else convert.operand(0)
+
+
+def _has_steps(x: Value) -> bool:
+    """Whether `x` has 8 bits with one scale, of which a kernel can compute the range."""
+    found = x.tensor_type.quantization
+    if found is None or not found.per_tensor or found.dtype.bits != 8:
+        return False
+    return bool(np.isfinite(np.float32(found.scales[0]) * STEPS))
