@@ -71,9 +71,9 @@ def unit_batch(op: OpInstance) -> bool:
 
 
 def fixed_batch(op: OpInstance) -> bool:
-    """Whether a first operand whose first axis has size 1 gives a result whose first axis has, too."""
+    """Whether an op that pads a batch of size 1 leaves that size."""
     operand, result = (next(iter(_shapes(op, side)), ()) for side in ("operands", "results"))
-    return operand[:1] != (1,) or result[:1] == (1,)
+    return not op.named("padding") or operand[:1] != (1,) or result[:1] == (1,)
 
 
 def axes(op: OpInstance) -> str:

@@ -27,6 +27,8 @@ from onnxtfl.ir.shapes import static_ints
 
 MOST_ELEMENTS = 128
 """The most elements after the last padded axis; copies of more are as fast."""
+RANK = 4
+"""The fewest axes of the rows: LiteRT's GPU accelerator pads batches of less wrong."""
 
 
 def pad_rows(graph: Graph) -> None:
@@ -60,7 +62,7 @@ def _last_padded(node: Node, amounts: Array) -> int | None:
 def _merged(graph: Graph, node: Node, amounts: Array, axis: int) -> Value:
     b, x = Builder(graph, node, cause=node, maker="rows"), node.operand(0)
     inner = math.prod(x.shape[axis + 1 :])
-    ones = (1,) * (x.rank - axis - 1)
+    ones = (1,) * max(x.rank - axis - 1, RANK - 1 - axis)
     merged = np.concatenate([amounts[:axis], np.zeros((len(ones), 2), np.int64), amounts[axis : axis + 1] * inner])
     rows = reshape(b, x, (*x.shape[:axis], *ones, x.shape[axis] * inner))
     padded = b.remade(node, rows, merged.astype(np.int64), *node.operands[2:])[0]
