@@ -38,11 +38,15 @@ def product_of_rows(b: Builder, node: Node) -> Value | None:
 
 @REAL_RESULTS.on(ops.Conv)
 def convolution_of_samples(b: Builder, node: Node) -> Value | None:
-    """Append the ends to the features of a convolution in one or two dimensions, without groups, of several scales."""
-    axes, weights = summed_axes(node), _stored(node.operand(1))
-    if axes is None or node.attr("feature_group_count") != 1 or node.operand(0).tensor_type.rank not in (3, 4):
+    """Append the ends to the features of a convolution in one or two dimensions, without groups, of several scales.
+
+    Not to images of unknown size, whose windows are padded and moved by amounts that only the run knows.
+    """
+    axes, shape = summed_axes(node), node.operand(0).tensor_type.shape
+    if axes is None or shape is None or len(shape) not in (3, 4) or node.attr("feature_group_count") != 1:
         return None
-    return _with_ends(b, node, *axes) if rounds_to_steps(None, weights) else None
+    is_known = all(isinstance(n, int) for i, n in enumerate(shape) if i != node.attr("input_batch_dimension"))
+    return _with_ends(b, node, *axes) if is_known and rounds_to_steps(None, _stored(node.operand(1))) else None
 
 
 def _with_ends(b: Builder, node: Node, axis: int, weights_axis: int) -> Value | None:
