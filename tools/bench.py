@@ -62,8 +62,9 @@ _QUANTIZED = {
 """Quantized CNNs of the corpus, and the minimum speedup over their float originals (0: not compared)."""
 _RECURRENT = ("lstm_h128_dynamo", "gru_uni1")
 """Recurrent layers of the corpus: an LSTM of 128 cells and a GRU of 256, over 25 steps."""
-_TWINS, _DYNAMIC = ("audio_conv1d",), ("resnet50",)
-"""Float networks that ONNX Runtime's quantizer quantizes: of the corpus to QDQ, made ones at run time."""
+_TWINS, _MADE = ("audio_conv1d",), ("resnet50",)
+"""Float networks that ONNX Runtime's quantizer quantizes: of the corpus to QDQ; made ones without the results of
+products, and at run time."""
 _THOROUGH = 5
 """The factor of these sizes with --thorough."""
 _REWRITTEN = (
@@ -289,7 +290,11 @@ def main() -> int:
                 rewritten = {name: _CORPUS / name / "model.onnx" for name in _REWRITTEN if _wanted(name, options)}
                 _latencies(bench, "rewrites", rewritten, 1.2)
                 twins = {f"{name}_qdq": _twin(bench, name) for name in _TWINS if _wanted(name, options)}
-                twins |= {f"{name}_dynamic": _dynamic_twin(bench, name) for name in _DYNAMIC if _wanted(name, options)}
+                for name in (name for name in _MADE if _wanted(name, options)):
+                    twins |= {
+                        f"{name}_operands": _operands_twin(bench, name),
+                        f"{name}_dynamic": _dynamic_twin(bench, name),
+                    }
                 _latencies(bench, "quantized by ONNX Runtime", twins, 1.2)
                 _quantized_latencies(bench, [name for name in _QUANTIZED if _wanted(name, options)])
     finally:
@@ -583,6 +588,13 @@ def _twin(bench: Bench, name: str) -> Path:
     """The path of a float model of the corpus that ONNX Runtime quantized."""
     path = bench.folder / f"{name}_qdq.onnx"
     quantized_twin(_CORPUS / name / "model.onnx", path)
+    return path
+
+
+def _operands_twin(bench: Bench, name: str) -> Path:
+    """The path of a made model of which ONNX Runtime quantized the operands of products, not their results."""
+    path = bench.folder / f"{name}_operands.onnx"
+    quantized_twin(bench.source(name), path, results=False)
     return path
 
 

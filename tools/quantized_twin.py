@@ -13,8 +13,14 @@ import onnx
 SAMPLES = 3
 
 
-def quantized_twin(source: Path, target: Path) -> None:
-    """Write the model at `source`, whose inputs are floats of known sizes, with quantized weights and activations."""
+PRODUCTS = ["Conv", "Gemm", "MatMul"]
+
+
+def quantized_twin(source: Path, target: Path, *, results: bool = True) -> None:
+    """Write the model at `source`, whose inputs are floats of known sizes, with quantized weights and activations.
+
+    `results`: of all ops; else only operands of products are quantized, and weights have a scale for each feature.
+    """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Samples(CalibrationDataReader):  # type: ignore[misc, unused-ignore]
@@ -26,7 +32,11 @@ def quantized_twin(source: Path, target: Path) -> None:
 
     logging.getLogger().setLevel(logging.ERROR)  # it recommends optimizations that change the model
     types = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8}
-    quantize_static(str(source), str(target), Samples(), quant_format=QuantFormat.QDQ, **types)
+    others: dict[str, Any] = {} if results else {"per_channel": True, "op_types_to_quantize": PRODUCTS}
+    options = {} if results else {"OpTypesToExcludeOutputQuantization": PRODUCTS}
+    quantize_static(
+        str(source), str(target), Samples(), quant_format=QuantFormat.QDQ, extra_options=options, **types, **others
+    )
 
 
 def dynamic_twin(source: Path, target: Path) -> None:
@@ -34,8 +44,7 @@ def dynamic_twin(source: Path, target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     logging.getLogger().setLevel(logging.ERROR)
-    products = ["Conv", "Gemm", "MatMul"]
-    quantize_dynamic(str(source), str(target), op_types_to_quantize=products, weight_type=QuantType.QUInt8)
+    quantize_dynamic(str(source), str(target), op_types_to_quantize=PRODUCTS, weight_type=QuantType.QUInt8)
 
 
 def _samples(model: Path) -> Iterator[dict[str, Any]]:
