@@ -70,11 +70,14 @@ def hybrid_ops(conversion: onnxtfl.Conversion) -> int:
     return sum(conversion.report.quantization.hybrid_ops.values())
 
 
+@pytest.mark.parametrize("scales", [True, False], ids=["a scale each", "one scale"])
 @pytest.mark.parametrize("zero", _ZEROS)
 @pytest.mark.parametrize("batch", [2, "n"], ids=["fixed batch", "open batch"])
 @pytest.mark.parametrize("name", _PRODUCTS)
-def test_weights_stay_integers_and_activations_are_not_rounded_again(name: str, batch: int | str, zero: str) -> None:
-    source, x = model(name, batch, zero), sample(name)
+def test_weights_stay_integers_and_activations_are_not_rounded_again(
+    name: str, batch: int | str, zero: str, scales: bool
+) -> None:
+    source, x = model(name, batch, zero, scales), sample(name)
     conversion = onnxtfl.onnx_to_tflite(source, check=False)
     assert hybrid_ops(conversion) == 1
     wanted = run_onnx(source.SerializeToString(), {"x": x})["y"]
@@ -82,9 +85,10 @@ def test_weights_stay_integers_and_activations_are_not_rounded_again(name: str, 
         np.testing.assert_allclose(run_tflite(conversion.data or b"", [x], kernels=kernels)[0][1], wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("scales", [True, False], ids=["a scale each", "one scale"])
 @pytest.mark.parametrize("name", _PRODUCTS)
-def test_back_in_onnx_they_are_as_before(name: str) -> None:
-    source = model(name)
+def test_back_in_onnx_they_are_as_before(name: str, scales: bool) -> None:
+    source = model(name, scales=scales)
     data = onnxtfl.onnx_to_tflite(source, check=False).data or b""
     back = onnxtfl.tflite_to_onnx(data, check=False).data or b""
     x = sample(name)
@@ -93,18 +97,15 @@ def test_back_in_onnx_they_are_as_before(name: str) -> None:
     graph = onnx.load_from_string(back).graph
     assert {"Concat", "Mul", "Round", "ReduceMax", "Slice"}.isdisjoint(node.op_type for node in graph.node)
     (weights,) = (i for i in graph.initializer if i.data_type == TensorProto.INT8 and len(i.dims) > 1)
-    (before,) = (i for i in source.graph.initializer if i.name == "w")
+    before, factors = (i for i in source.graph.initializer if i.name in ("w", "ws"))
+    kept = [numpy_helper.to_array(i).ravel().tolist() for i in graph.initializer if i.data_type == TensorProto.FLOAT]
+    assert numpy_helper.to_array(factors).ravel().tolist() in kept
     assert sorted(numpy_helper.to_array(weights).ravel()) == sorted(numpy_helper.to_array(before).ravel())
 
 
-@pytest.mark.parametrize(
-    ("name", "scales", "features"), [("convolution", False, None), ("layer", True, 4)], ids=["one scale", "small"]
-)
-def test_products_that_kernels_would_round_or_that_are_small_stay_in_float(
-    name: str, scales: bool, features: int | None
-) -> None:
-    """Kernels of convolutions with one scale round to steps on both sides of 0."""
-    source, x = model(name, scales=scales, features=features), sample(name)
+@pytest.mark.parametrize(("name", "features"), [("convolution of a sequence", 1), ("layer", 4)])
+def test_small_products_stay_in_float(name: str, features: int) -> None:
+    source, x = model(name, features=features), sample(name)
     conversion = onnxtfl.onnx_to_tflite(source, check=False)
     assert hybrid_ops(conversion) == 0
     assert "CONCATENATION" not in conversion.report.ops_after

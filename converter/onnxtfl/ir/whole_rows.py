@@ -15,6 +15,7 @@ A kernel of convolutions quantizes each sample, which has the ends at each posit
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from onnxtfl.ir.data import Array
 from onnxtfl.ir.facts import facts_of
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.op import Op
-from onnxtfl.ir.quantization import limits
+from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import dim_vector
 from onnxtfl.ir.types import DType
@@ -67,6 +68,24 @@ def rounds_to_steps(option: object, weights: Value | None) -> bool:
     quantization = quantization_of(weights)
     several = quantization is not None and len(set(quantization.scales)) > 1
     return several if option is None else bool(option)
+
+
+def with_two_scales(one: Quantization, count: int, axis: int) -> Quantization:
+    """One scale of weights as one for each of `count` features along `axis`, of which the last is the next float32.
+
+    Kernels that tell scales from each other then have 255 steps; the difference is what a product is rounded by.
+    """
+    scale = np.float32(one.scales[0])
+    other = float(np.nextafter(scale, np.float32(np.inf)))
+    return replace(one, scales=(float(scale),) * (count - 1) + (other,), zero_points=(0,) * count, axis=axis)
+
+
+def with_one_scale(several: Quantization) -> Quantization:
+    """The one scale that `with_two_scales` made `several` of; `several` for others."""
+    if several.axis is None or several.block is not None or len(several.scales) < 2:
+        return several
+    one = replace(several, scales=tuple(several.scales[:1]), zero_points=(0,), axis=None)
+    return one if with_two_scales(one, len(several.scales), several.axis) == several else several
 
 
 def with_ends(b: Builder, x: Value, axis: int) -> Value:

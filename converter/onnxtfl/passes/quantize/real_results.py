@@ -18,7 +18,16 @@ from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.data import PaddedData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by
-from onnxtfl.ir.whole_rows import COLUMNS, STEPS, are_whole_rows, rounds_to_steps, summed_axes, with_ends
+from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.whole_rows import (
+    COLUMNS,
+    STEPS,
+    are_whole_rows,
+    rounds_to_steps,
+    summed_axes,
+    with_ends,
+    with_two_scales,
+)
 from onnxtfl.passes.quantize.weights import SIGNED, centered, is_eight_bit
 from onnxtfl.rewriting.patterns import Patterns
 
@@ -38,7 +47,7 @@ def product_of_rows(b: Builder, node: Node) -> Value | None:
 
 @REAL_RESULTS.on(ops.Conv)
 def convolution_of_samples(b: Builder, node: Node) -> Value | None:
-    """Append the ends to the features of a convolution in one or two dimensions, without groups, of several scales.
+    """Append the ends to the features of a convolution in one or two dimensions, without groups.
 
     Not to images of unknown size, whose windows are padded and moved by amounts that only the run knows.
     """
@@ -46,23 +55,32 @@ def convolution_of_samples(b: Builder, node: Node) -> Value | None:
     if axes is None or shape is None or len(shape) not in (3, 4) or node.attr("feature_group_count") != 1:
         return None
     is_known = all(isinstance(n, int) for i, n in enumerate(shape) if i != node.attr("input_batch_dimension"))
-    return _with_ends(b, node, *axes) if is_known and rounds_to_steps(None, _stored(node.operand(1))) else None
+    return _with_ends(b, node, *axes) if is_known else None
 
 
 def _with_ends(b: Builder, node: Node, axis: int, weights_axis: int) -> Value | None:
     """The op with the ends appended to its activations along `axis`, and zeros to its weights along `weights_axis`."""
-    x, weights = (_stored(node.operand(i)) for i in (0, 1))
-    if x is None or weights is None or x.is_constant or not is_eight_bit(weights) or node.result.is_quantized:
+    x, stored = (_stored(node.operand(i)) for i in (0, 1))
+    if x is None or stored is None or x.is_constant or not is_eight_bit(stored) or node.result.is_quantized:
         return None
-    kept = centered(weights, SIGNED)
-    if kept is None or kept.data is None or not _has_steps(x) or are_whole_rows(node.operand(0), axis=axis):
+    weights = centered(stored, SIGNED)
+    if weights is None or weights.data is None or not _has_steps(x) or are_whole_rows(node.operand(0), axis=axis):
         return None
-    if kept.data.size < _LEAST * kept.data.shape[weights_axis]:
+    parameters, data = _several_scales(node, weights), PaddedData(weights.data, weights_axis, COLUMNS)
+    if parameters is None or weights.data.size < _LEAST * weights.shape[weights_axis]:
         return None
-    data = PaddedData(kept.data, weights_axis, COLUMNS)
-    padded = constant(data, type_=kept.tensor_type.with_shape(data.shape))
+    padded = constant(data, type_=weights.tensor_type.with_shape(data.shape).stored_as(parameters))
     operands = [b(ops.Convert, v, dtype=node.operand(0).dtype) for v in (with_ends(b, x, axis), padded)]
     return b(node.op, *operands, *node.operands[2:], **node.attributes)
+
+
+def _several_scales(node: Node, weights: Value) -> Quantization | None:
+    """The parameters of the weights as the kernel needs them; None if a convolution has one feature."""
+    known = weights.tensor_type.quantization
+    if node.op is not ops.Conv or known is None or rounds_to_steps(None, weights):
+        return known
+    axis = int(node.attr("kernel_output_feature_dimension"))
+    return with_two_scales(known, weights.shape[axis], axis) if weights.shape[axis] > 1 else None
 
 
 def _stored(value: Value) -> Value | None:

@@ -19,7 +19,7 @@ from onnxtfl.ir.data import PartData
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.matching import made_by, single_use
 from onnxtfl.ir.quantization import Quantization
-from onnxtfl.ir.whole_rows import COLUMNS, summed_axes, without_ends
+from onnxtfl.ir.whole_rows import COLUMNS, summed_axes, with_one_scale, without_ends
 from onnxtfl.rewriting.patterns import Patterns
 
 WHOLE_ROWS = Patterns()
@@ -29,7 +29,8 @@ WHOLE_ROWS = Patterns()
 def product_without_ends(b: Builder, node: Node) -> Value | None:
     """Leave out the ends, if the last weights, which multiply them, are 0."""
     weights, axes = node.operand(1), summed_axes(node)
-    if axes is None or weights.data is None or not weights.is_quantized or node.operand(0).is_quantized:
+    quantization = weights.tensor_type.quantization
+    if axes is None or weights.data is None or quantization is None or node.operand(0).is_quantized:
         return None
     axis, weights_axis = axes
     count = weights.shape[weights_axis] - COLUMNS
@@ -39,7 +40,8 @@ def product_without_ends(b: Builder, node: Node) -> Value | None:
     if x is None:
         return None
     kept = PartData(weights.data, 0, count, weights_axis)
-    part = constant(kept, type_=weights.tensor_type.with_shape(kept.shape))
+    kind = weights.tensor_type.with_shape(kept.shape).stored_as(with_one_scale(quantization))
+    part = constant(kept, type_=kind)
     return b(node.op, x, part, *node.operands[2:], **node.attributes)
 
 
