@@ -101,7 +101,7 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     chooses = common is not None and _selects(node, common)
     if chooses:
         yield alike
-    shifted = list(_shifted(operands, results))
+    shifted = _shifted(node, operands, results)
     yield from shifted if target.has_uint8_kernels else ()
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
@@ -121,16 +121,25 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     yield from () if target.has_uint8_kernels else shifted
 
 
-def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantization | None]) -> Iterator[Variant]:
-    """Return the variant with int8 instead of uint8, or with uint8, whose kernels have a zero point of weights."""
+def _shifted(
+    node: Node, operands: Sequence[Quantization | None], results: Sequence[Quantization | None]
+) -> list[Variant]:
+    """Return the variants with int8 instead of uint8, and with uint8, whose kernels have a zero point of weights.
+
+    The one that converts fewer values (constants are stored anew) comes first.
+    """
+    found = []
     for storage, shift, _ in _SHIFTS:
-        eight_bit = {q.storage for q in (*results, *operands) if q is not None and q.dtype.bits == 8}
-        if eight_bit == {storage}:
-            sides = (
-                tuple(shift(q) if q is not None and q.storage == storage else None for q in s)
-                for s in (operands, results)
-            )
-            yield Variant(*sides)
+        sides = [[shift(q) if q is not None and q.storage == storage else None for q in s] for s in (operands, results)]
+        if any(q is not None for side in sides for q in side):
+            found.append(Variant(tuple(sides[0]), tuple(sides[1])))
+    values = (*node.operands, *node.results)
+
+    def conversions(variant: Variant) -> int:
+        changed = zip(values, (*variant.operands, *variant.results), strict=True)
+        return sum(v is not None and v.data is None and q is not None for v, q in changed)
+
+    return sorted(found, key=conversions)
 
 
 def _as_int16(quantization: Quantization) -> Quantization:
