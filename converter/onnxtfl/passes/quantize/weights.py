@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array, ArrayData, TensorData, min_and_max
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.types import DType
 
 SIGNED = -127
@@ -76,7 +76,7 @@ def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorDa
     zeros = set(quantization.zero_points)
     if len(zeros) == 1:
         (zero,) = zeros
-        low, high = min_and_max(data)
+        low, high = min_and_max(data) if data.dtype.bits >= 8 else limits(quantization.dtype)
         return data.cast(DType.INT8, -zero) if least <= low - zero and high - zero <= _MOST else None
     if quantization.block is not None or data.nbytes > LARGEST:
         return None
