@@ -230,6 +230,35 @@ def test_kernels_for_one_type_compute_on_int8_and_uint8(x: str, weights: str, y:
     np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
 
 
+@pytest.mark.parametrize(
+    ("x", "weights", "y"),
+    [("int8 0.5:-28", "int8 0.25:0", "int16 0.25:0"), ("int16 0.0123:0", "int8 0.25:0", "int8 1.9:-121")],
+)
+def test_kernels_for_int16_read_and_write_8_bits(x: str, weights: str, y: str) -> None:
+    text = f"""graph main(%x: tensor<1x4x4x1xfloat32, quant<{x}>>) -> (%y) {{
+      %w = constant tensor<2x1x1x1xfloat32, quant<{weights}>> [100, 20]
+      %y = Conv(%x, %w) {{{CHANNELS_LAST}}} : tensor<1x4x4x2xfloat32, quant<{y}>>
+    }}"""
+    graph = parse_graph(text)
+    legalize(graph, TARGET)
+    (conv,) = (node for node in graph.nodes if node.op is ops.Conv)
+    assert conv.operand(0).is_quantized and conv.result.is_quantized
+    stored = np.random.default_rng(0).integers(0, 100, (1, 4, 4, 1)).astype(x.split(maxsplit=1)[0])
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
+
+
+def test_constants_of_8_bits_are_widened_beside_int16() -> None:
+    text = """graph main(%x: tensor<2x3xfloat32, quant<int16 0.01:0>>) -> (%y) {
+      %c = constant tensor<3xfloat32, quant<int8 0.25:3>> [100, 20, -128]
+      %y = Mul(%x, %c) : tensor<2x3xfloat32, quant<int16 0.1:0>>
+    }"""
+    graph = parse_graph(text)
+    legalize(graph, TARGET)
+    assert op_counts(graph) == {"Mul": 1}
+    stored = np.random.default_rng(0).integers(-1000, 1000, (2, 3)).astype(np.int16)
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
+
+
 def test_rewrites_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """After one chain of them, before as many steps as the whole graph may take."""
     depths: list[int] = []
