@@ -259,6 +259,24 @@ def test_constants_of_8_bits_are_widened_beside_int16() -> None:
     np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
 
 
+def test_products_of_quantized_rows_keep_their_bias_in_onnx() -> None:
+    """ONNX Runtime fuses a Gemm with its bias between conversions, but no Add of a bias."""
+    text = """graph main(%x: tensor<2x3x4xfloat32, quant<int8 0.5:3>>) -> (%y) {
+      %w = constant tensor<5x4xfloat32, quant<int8 0.25:0>> [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+18, 19, 20]
+      %b = constant tensor<5xfloat32, quant<int32 0.125:0>> [1, 2, 3, 4, 5]
+      %y = DotGeneralBias(%x, %w, %b) {lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]}
+: tensor<2x3x5xfloat32, quant<int8 2.0:7>>
+    }""".replace(",\n", ", ").replace("\n:", " :")
+    graph = parse_graph(text)
+    legalize(graph, OnnxTarget())
+    assert op_counts(graph).keys() <= {"Reshape", "Convert", "DotGeneralBias"}
+    (product,) = (node for node in graph.nodes if node.op is ops.DotGeneralBias)
+    assert [user.result.is_quantized for user in product.result.users()] == [True]
+    stored = np.random.default_rng(0).integers(-128, 128, (2, 3, 4)).astype(np.int8)
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
+
+
 def test_rewrites_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """After one chain of them, before as many steps as the whole graph may take."""
     depths: list[int] = []
