@@ -408,11 +408,13 @@ def _multiplies_stored_rows(node: Node) -> bool:
 
 
 @decompose(ops.DotGeneralBias, "tfl", when=_multiplies_stored_rows, benefit=1)
+@decompose(ops.DotGeneralBias, "onnx", when=_multiplies_stored_rows, benefit=1)
 def _rows_of_one_matrix(b: Builder, node: Node) -> Value:
-    """Merge the free axes: with a scale for each feature, kernels of 2.14 keep no axes."""
+    """Merge the free axes: with a scale for each feature, kernels of 2.14 keep no axes; Gemm has two."""
     lhs, roles = node.operand(0), ops.DotRoles.of(node)
     rows = transpose_and_merge(b, lhs, [roles.lhs_free, roles.lhs_contract])
     product = b(node.op, rows, *node.operands[1:], **{**node.attributes, "lhs_contracting_dimensions": (1,)})
+    product.type = product.tensor_type.stored_as(node.result.tensor_type.quantization)
     return reshape(b, product, node.result.shape, product, lhs)
 
 

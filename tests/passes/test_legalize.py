@@ -1,10 +1,13 @@
 """Legalization: casts that keep values, merged axes, and errors that name what cannot be done."""
 
+import numpy as np
 import pytest
 
 from onnxtfl.errors import UnsupportedError
+from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.interpret import run
 from onnxtfl.ir.text import parse_graph
 from onnxtfl.ir.verify import verify
 from onnxtfl.rewriting.legalize import Target, legalize
@@ -13,6 +16,11 @@ from onnxtfl.targets.tflite import TfliteTarget
 from tests.passes.helpers import op_counts, transformed
 
 TARGET = TfliteTarget()
+CHANNELS_LAST = (
+    "input_feature_dimension = 3, input_spatial_dimensions = [1, 2], kernel_input_feature_dimension = 3, "
+    "kernel_spatial_dimensions = [1, 2], output_feature_dimension = 3, output_spatial_dimensions = [1, 2], "
+    "window_strides = [1, 1], padding = [0, 0, 0, 0], rhs_dilation = [1, 1]"
+)
 
 
 def legal(graph: Graph) -> None:
@@ -194,6 +202,79 @@ def test_elements_of_other_scales_are_rounded_before_they_are_joined() -> None:
     legalize(graph, TARGET)
     assert op_counts(graph) == {"Convert": 1, "Concatenate": 1}
     assert {v.tensor_type.storage.value for node in graph.nodes for v in node.results} == {"int8"}
+
+
+@pytest.mark.parametrize(
+    ("x", "weights", "y", "converted"),
+    [
+        ("uint8 0.5:100", "int8 0.25:0", "uint8 2.0:7", 0),  # the weights become uint8 with zero point 128
+        ("uint8 0.5:100", "int8 axis=0 0.25:0 0.25:0", "uint8 2.0:7", 2),
+        ("int8 0.5:-28", "uint8 0.25:120", "int8 2.0:-121", 2),
+        ("uint8 0.5:100", "int8 0.25:0", "int8 2.0:-121", 1),
+        ("int8 0.5:-28", "int8 0.25:0", "uint8 2.0:7", 1),
+    ],
+)
+def test_kernels_for_one_type_compute_on_int8_and_uint8(x: str, weights: str, y: str, converted: int) -> None:
+    several = "axis=0 0.125:0 0.125:0" if "axis" in weights else "0.125:0"
+    text = f"""graph main(%x: tensor<1x4x4x1xfloat32, quant<{x}>>) -> (%y) {{
+      %w = constant tensor<2x1x1x1xfloat32, quant<{weights}>> [100, 20]
+      %b = constant tensor<2xfloat32, quant<int32 {several}>> [1, 2]
+      %y = Conv(%x, %w, %b) {{{CHANNELS_LAST}}} : tensor<1x4x4x2xfloat32, quant<{y}>>
+    }}"""
+    graph = parse_graph(text)
+    legalize(graph, TARGET)
+    (conv,) = (node for node in graph.nodes if node.op is ops.Conv)
+    assert conv.operand(0).is_quantized and conv.result.is_quantized
+    assert op_counts(graph).get("Convert", 0) == converted
+    stored = np.random.default_rng(0).integers(0, 100, (1, 4, 4, 1)).astype(x.partition(" ")[0])
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
+
+
+@pytest.mark.parametrize(
+    ("x", "weights", "y"),
+    [("int8 0.5:-28", "int8 0.25:0", "int16 0.25:0"), ("int16 0.0123:0", "int8 0.25:0", "int8 1.9:-121")],
+)
+def test_kernels_for_int16_read_and_write_8_bits(x: str, weights: str, y: str) -> None:
+    text = f"""graph main(%x: tensor<1x4x4x1xfloat32, quant<{x}>>) -> (%y) {{
+      %w = constant tensor<2x1x1x1xfloat32, quant<{weights}>> [100, 20]
+      %y = Conv(%x, %w) {{{CHANNELS_LAST}}} : tensor<1x4x4x2xfloat32, quant<{y}>>
+    }}"""
+    graph = parse_graph(text)
+    legalize(graph, TARGET)
+    (conv,) = (node for node in graph.nodes if node.op is ops.Conv)
+    assert conv.operand(0).is_quantized and conv.result.is_quantized
+    stored = np.random.default_rng(0).integers(0, 100, (1, 4, 4, 1)).astype(x.split(maxsplit=1)[0])
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
+
+
+def test_constants_of_8_bits_are_widened_beside_int16() -> None:
+    text = """graph main(%x: tensor<2x3xfloat32, quant<int16 0.01:0>>) -> (%y) {
+      %c = constant tensor<3xfloat32, quant<int8 0.25:3>> [100, 20, -128]
+      %y = Mul(%x, %c) : tensor<2x3xfloat32, quant<int16 0.1:0>>
+    }"""
+    graph = parse_graph(text)
+    legalize(graph, TARGET)
+    assert op_counts(graph) == {"Mul": 1}
+    stored = np.random.default_rng(0).integers(-1000, 1000, (2, 3)).astype(np.int16)
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
+
+
+def test_products_of_quantized_rows_keep_their_bias_in_onnx() -> None:
+    """ONNX Runtime fuses a Gemm with its bias between conversions, but no Add of a bias."""
+    text = """graph main(%x: tensor<2x3x4xfloat32, quant<int8 0.5:3>>) -> (%y) {
+      %w = constant tensor<5x4xfloat32, quant<int8 0.25:0>> [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+18, 19, 20]
+      %b = constant tensor<5xfloat32, quant<int32 0.125:0>> [1, 2, 3, 4, 5]
+      %y = DotGeneralBias(%x, %w, %b) {lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]}
+: tensor<2x3x5xfloat32, quant<int8 2.0:7>>
+    }""".replace(",\n", ", ").replace("\n:", " :")
+    graph = parse_graph(text)
+    legalize(graph, OnnxTarget())
+    assert op_counts(graph).keys() <= {"Reshape", "Convert", "DotGeneralBias"}
+    (product,) = (node for node in graph.nodes if node.op is ops.DotGeneralBias)
+    assert [user.result.is_quantized for user in product.result.users()] == [True]
+    stored = np.random.default_rng(0).integers(-128, 128, (2, 3, 4)).astype(np.int8)
+    np.testing.assert_array_equal(run(graph, [stored])[0], run(parse_graph(text), [stored])[0])
 
 
 def test_rewrites_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,60 @@ def test_an_op_whose_result_is_a_real_output_stays_real() -> None:
     assert not graph.outputs[0].producer.operand(0).is_quantized
 
 
+# --- integers of fewer bits than they are stored in (Brevitas) --------------------------------------------------------
+
+
+def test_clamped_integers_are_quantized_after_the_clamp() -> None:
+    text = """graph main(%x: tensor<6xfloat32>) -> (%y) {
+      %s = constant tensor<float32> [0.1]
+      %z = constant tensor<uint8> [3]
+      %q = QuantizeLinear(%x, %s, %z) {dtype = !uint8, axis = 0}
+      %low = constant tensor<uint8> [1]
+      %high = constant tensor<uint8> [15]
+      %c = Clamp(%q, %low, %high)
+      %y = DequantizeLinear(%c, %s, %z) {axis = 0}
+    }"""
+    graph = parse_graph(text)
+    read_quantized_types(graph, TARGET)
+    assert [n.op for n in graph.nodes] == [ops.Clamp, ops.Convert, ops.Convert]
+    x = np.asarray([-100.0, -0.15, 0.7, 1.14, 1.16, 100.0], np.float32)
+    assert stored(graph, x) == stored(parse_graph(text), x)
+
+
+@pytest.mark.parametrize("features", [(), (64,)], ids=["one scale", "a scale for each feature"])
+def test_constants_are_clamped_and_transposed_before_they_are_weights(features: tuple[int, ...]) -> None:
+    """Also with a bias that is added to the product, as exporters write products of more than two axes."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w": rng.integers(-127, 128, (64, 32)).astype(np.int8),
+        "low": np.int8(-127),
+        "high": np.int8(127),
+        "b": rng.integers(-1000, 1000, 64).astype(np.int32),
+        **{f"{name}_s": np.full(shape, s, np.float32) for name, s, shape in (("x", 0.5, ()), ("y", 16.0, ()))},
+        **{f"{name}_s": np.full(features, s, np.float32) for name, s in (("w", 0.25), ("b", 0.125))},
+        **{f"{name}_z": np.zeros(shape, np.int8) for name, shape in (("x", ()), ("y", ()), ("w", features))},
+        "b_z": np.zeros(features, np.int32),
+    }
+    made = [
+        ("QuantizeLinear", "x x_s x_z", "x_q"),
+        ("DequantizeLinear", "x_q x_s x_z", "x_f"),
+        ("Clip", "w low high", "w_q"),
+        ("DequantizeLinear", "w_q w_s w_z", "w_f"),
+        ("Transpose", "w_f", "w_t"),
+        ("MatMul", "x_f w_t", "p"),
+        ("DequantizeLinear", "b b_s b_z", "b_f"),
+        ("Add", "b_f p", "r"),
+        ("QuantizeLinear", "r y_s y_z", "y_q"),
+        ("DequantizeLinear", "y_q y_s y_z", "y"),
+    ]
+    axis = {"axis": 0} if features else {}
+    nodes = [helper.make_node(op, given.split(), [y], **(axis if y in ("w_f", "b_f") else {})) for op, given, y in made]
+    model = onnx_model(nodes, [("x", F, [2, 7, 32])], [("y", F, [2, 7, 64])], constants, opset=17)
+    found = tfl_ops(model)
+    found.pop("tfl.RESHAPE", None)
+    assert found == {"tfl.QUANTIZE": 1, "tfl.FULLY_CONNECTED": 1, "tfl.DEQUANTIZE": 1}
+
+
 # --- storage ----------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +236,9 @@ def convolution(weights: Sequence[int], zero: int, dtype: str = "uint8") -> Grap
         ([0, 255], 120, "uint8", "uint8"),  # 135 does not fit
         ([0, 255], 128, "uint8", "int8"),
         ([-100, 50], -20, "int8", "int8"),
+        ([0, 15], 3, "uint4", "int8"),
+        ([-8, 7], -2, "int4", "int8"),
+        ([-8, 7], 0, "int4", "int4"),
     ],
 )
 def test_weights_with_a_zero_point(weights: list[int], zero: int, dtype: str, storage: str) -> None:
@@ -190,7 +247,7 @@ def test_weights_with_a_zero_point(weights: list[int], zero: int, dtype: str, st
     found = next(n for n in graph.nodes if n.op is ops.Conv).operand(1).tensor_type.quantization
     assert found is not None
     assert found.storage == storage
-    assert storage == "uint8" or found.zero_points == (0,)
+    assert storage == "uint8" or set(found.zero_points) == {0}
     x = np.random.default_rng(0).integers(0, 256, (1, 1, 4, 4)).astype(np.uint8)
     assert stored(graph, x) == stored(wanted, x)
 

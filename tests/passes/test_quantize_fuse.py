@@ -102,3 +102,17 @@ def test_sums_of_int16_have_any_scales(storage: str) -> None:
     form = TARGET.accepted(_sum(storage))
     assert form is not None and form.op == "ADD"
     assert {k: v for k, v in form.attributes.items() if k == "pot_scale_int16"} == {"pot_scale_int16": False}
+
+
+def test_the_reason_names_the_operand_that_is_not_quantized() -> None:
+    text = """graph main(%x: tensor<2x3xfloat32, quant<int8 0.5:3>>) -> (%y) {
+      %a = Convert(%x) {dtype = !float32}
+      %w = constant tensor<3x2xfloat32> [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+      %b = constant tensor<2xfloat32> [1.0, 2.0]
+      %p = DotGeneralBias(%a, %w, %b) {lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]}
+      %y = Convert(%p) {dtype = !float32} : tensor<2x2xfloat32, quant<int8 0.5:3>>
+    }"""
+    graph = parse_graph(text)
+    fuse_quantized(graph)
+    (product,) = (node for node in graph.nodes if node.op is ops.DotGeneralBias)
+    assert [(r.kind, r.text) for r in product.remarks] == [("island", "rhs is a float constant")]

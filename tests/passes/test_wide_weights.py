@@ -68,6 +68,14 @@ def test_each_output_feature_may_have_its_zero_point() -> None:
     check(graph, convolution(wide, scales=TWO))
 
 
+def test_weights_with_several_scales_have_no_kernel_for_uint8() -> None:
+    wide = {(i, 2 * j): 255 for i in range(2) for j in range(FEATURES // 2)}
+    graph = convolution(wide, scales=TWO)
+    store_as_int8(graph)
+    assert only_node(graph, "Conv").operand(1).shape == (2, FEATURES + FEATURES // 2, 1, 1)
+    check(graph, convolution(wide, scales=TWO))
+
+
 @pytest.mark.parametrize(
     ("wide", "groups"),
     [({(0, i): 255 for i in range(4)}, 1), ({(0, 3): 255}, 2)],

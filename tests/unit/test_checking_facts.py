@@ -342,6 +342,15 @@ def test_a_depth_that_is_a_float_is_a_whole_number() -> None:
     assert facts_of(model).ranges["x"] == Range("index", 4, 7)
 
 
+@pytest.mark.parametrize(("type_", "rounds"), [(TensorProto.FLOAT8E4M3FN, True), (TensorProto.INT8, False)])
+def test_quantization_to_float8_rounds_values(type_: int, rounds: bool) -> None:
+    """No kernel computes on float8, so that the other model rounds, too; steps of integers are compared as such."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("Cast", ["q"], ["y"], to=1)]
+    model = onnx_model(nodes, [("x", FLOAT, [2])], [("y", FLOAT, [2])], {"s": np.float32(0.5)}, opset=19)
+    model.graph.initializer.append(helper.make_tensor("z", type_, [], [0]))
+    assert facts_of(model).rounds == rounds
+
+
 def test_indices_of_what_is_written_differ() -> None:
     """Of two updates of one element, which one counts is not said."""
     for shape, known in (((4, 3), Range("index", 0, 5, 0)), ((2, 5), Range("index", 0, 5, 1))):

@@ -15,12 +15,13 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from onnxtfl import check, onnx_to_tflite
 from onnxtfl.checking.criteria import op_by_op
-from onnxtfl.checking.criteria.op_by_op import DYNAMIC, SELECTED, UNUSUAL
+from onnxtfl.checking.criteria.op_by_op import QUANTIZED, ROUNDS, SELECTED, UNUSUAL
 from onnxtfl.checking.localize import engine as engines
 from onnxtfl.checking.localize.coverage import Coverage, coverage, first_failure
 from onnxtfl.checking.localize.engine import Engine, Layer
 from onnxtfl.checking.localize.layers import FirstDifference
 from onnxtfl.checking.metrics.comparison import Expectation, compare
+from onnxtfl.checking.models.facts import Facts
 from onnxtfl.checking.report import CheckReport, OutputCheck
 from onnxtfl.checking.session import check_models
 from onnxtfl.checking.settings import Settings
@@ -150,7 +151,7 @@ def test_why_outputs_may_differ_is_said() -> None:
     reports = [onnx_to_tflite(model).check for model in (network(), quantizing())]
     notes = [report.notes for report in reports if report is not None]
     assert any("the source's own outputs differ by" in note for note in notes[0])
-    assert DYNAMIC in notes[1]
+    assert ROUNDS in notes[1]
 
 
 WRONG = {
@@ -406,22 +407,25 @@ def test_a_mean_error_of_the_kernel_is_none_of_the_conversion(monkeypatch, exact
 
 
 @pytest.mark.parametrize(
-    ("unusual", "selects", "agrees", "why"),
+    ("facts", "unusual", "agrees", "why"),
     [
-        (True, False, False, UNUSUAL),
-        (False, True, True, SELECTED),
-        (False, True, False, ""),
-        (False, False, True, ""),
+        (Facts(), True, False, UNUSUAL),
+        (Facts(selects=True), False, True, SELECTED),
+        (Facts(selects=True), False, False, ""),
+        (Facts(), False, True, ""),
+        (Facts(rounds=True), False, False, ROUNDS),
+        (Facts(quantized=True), False, False, QUANTIZED),
     ],
 )
 def test_why_outputs_may_differ_though_the_conversion_is_correct(
-    monkeypatch: pytest.MonkeyPatch, unusual: bool, selects: bool, agrees: bool, why: str
+    monkeypatch: pytest.MonkeyPatch, facts: Facts, unusual: bool, agrees: bool, why: str
 ) -> None:
     """`agrees`: with the selections of the first model, the outputs do."""
     monkeypatch.setattr(op_by_op, "_selects_alike", lambda *_: agrees)
     x = np.arange(400, dtype=np.float32).reshape(1, 100, 4)
     attempt: Any = SimpleNamespace(
-        a=SimpleNamespace(facts=SimpleNamespace(rounds=False, selects=selects)),
+        a=SimpleNamespace(facts=facts),
+        b=SimpleNamespace(facts=Facts(rounds=True)),  # in float, as types without kernels are
         is_unusual=unusual,
         reference=SimpleNamespace(runs=[SimpleNamespace(outputs=[x])], others=lambda number: [[x]]),
         out_pairs=[SimpleNamespace(a=0, b=0)],

@@ -23,7 +23,7 @@ from onnxtfl.ir.op import Effect, Elementwise
 from onnxtfl.ir.quantized import is_real, touches_quantized
 from onnxtfl.ir.shown_sizes import operand_types
 from onnxtfl.ir.source_names import source_name
-from onnxtfl.ir.types import DType, TensorType
+from onnxtfl.ir.types import DType, TensorType, Type
 from onnxtfl.rewriting.another_row import may_lack_rows, with_another_row
 from onnxtfl.rewriting.collapse import collapse, with_unit_batch
 from onnxtfl.rewriting.declared import as_declared
@@ -323,11 +323,7 @@ def _refusals(node: Node, target: Target) -> list[Refusal]:
 def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: Sequence[Refusal]) -> list[Value]:
     """Change quantizations, move axes around one quantized op, or compute in float in between."""
     if not target.may_compute_on_integers(node):
-        results = in_float(builder, node, target)
-        for made in builder.created:
-            if made.op is node.op and made.op is not ops.Convert and not will_accept(made, target):
-                made.remarks += (_in_float(node, target, ()),)
-        return results
+        return _between_conversions(builder, node, target)
     builder.maker = "requantize"
     values = requantized(builder, node, target)
     if values is not None and any(_is_slow(made, target) for made in builder.created):
@@ -343,6 +339,40 @@ def _rewrite_quantized(builder: Builder, node: Node, target: Target, refusals: S
     builder.maker = "float arithmetic"
     node.remarks += (_in_float(node, target, refusals),)
     return in_float(builder, node, target)
+
+
+def _between_conversions(builder: Builder, node: Node, target: Target) -> list[Value]:
+    """Compute in float between Converts, which runtimes fuse with one op.
+
+    A rule for the target may give a node another form, in between moves of quantized values.
+    """
+    if node.op is not ops.Convert and not _accepts_in_float(node, target) and _late_rule(node, target) is None:
+        moved = _decompose(builder, node, target, target.chain[:1])
+        moved = None if moved is None else _as_declared(builder, node, moved)
+        if moved is not None and all(_moves(made) or _accepts_in_float(made, target) for made in builder.created):
+            return moved
+        builder.undo()
+    results = in_float(builder, node, target)
+    for made in builder.created:
+        if made.op is node.op and made.op is not ops.Convert and not will_accept(made, target):
+            made.remarks += (_in_float(node, target, ()),)
+    return results
+
+
+def _accepts_in_float(node: Node, target: Target) -> bool:
+    """Whether the target accepts `node` on dequantized operands."""
+
+    def real(type_: Type | None) -> Type | None:
+        return type_.stored_as(None) if isinstance(type_, TensorType) else type_
+
+    operands = [Value(real(v.type)) if v is not None and v.is_quantized else v for v in node.operands]
+    probe = Node(node.op, operands, node.attributes)
+    for result in node.results:
+        probe.add_result(real(result.type))
+    try:
+        return target.accepted(probe) is not None
+    finally:
+        probe.detach()
 
 
 def _as_declared(builder: Builder, node: Node, values: Sequence[Value]) -> list[Value] | None:

@@ -101,8 +101,9 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     chooses = common is not None and _selects(node, common)
     if chooses:
         yield alike
-    shifted = list(_shifted(operands, results))
+    shifted = _shifted(node, operands, results)
     yield from shifted if target.has_uint8_kernels else ()
+    yield from _widened(node, operands, results)
     for form in target.forms(node):
         fixed = target.fixed_quantization(form, storage)
         if fixed is not None and _is_fine(fixed, wanted) and _covers(fixed, wanted, node.op.bounds):
@@ -121,16 +122,45 @@ def _variants(node: Node, target: Target) -> Iterator[Variant]:
     yield from () if target.has_uint8_kernels else shifted
 
 
-def _shifted(operands: Sequence[Quantization | None], results: Sequence[Quantization | None]) -> Iterator[Variant]:
-    """Return the variant with int8 instead of uint8, or with uint8, whose kernels have a zero point of weights."""
+def _shifted(
+    node: Node, operands: Sequence[Quantization | None], results: Sequence[Quantization | None]
+) -> list[Variant]:
+    """Return the variants with int8 instead of uint8, and with uint8, whose kernels have a zero point of weights.
+
+    The one that converts fewer values (constants are stored anew) comes first.
+    """
+    found = []
     for storage, shift, _ in _SHIFTS:
-        eight_bit = {q.storage for q in (*results, *operands) if q is not None and q.dtype.bits == 8}
-        if eight_bit == {storage}:
-            sides = (
-                tuple(shift(q) if q is not None and q.storage == storage else None for q in s)
-                for s in (operands, results)
-            )
-            yield Variant(*sides)
+        sides = [[shift(q) if q is not None and q.storage == storage else None for q in s] for s in (operands, results)]
+        if any(q is not None for side in sides for q in side):
+            found.append(Variant(tuple(sides[0]), tuple(sides[1])))
+    values = (*node.operands, *node.results)
+
+    def conversions(variant: Variant) -> int:
+        changed = zip(values, (*variant.operands, *variant.results), strict=True)
+        return sum(v is not None and v.data is None and q is not None for v, q in changed)
+
+    return sorted(found, key=conversions)
+
+
+def _widened(
+    node: Node, operands: Sequence[Quantization | None], results: Sequence[Quantization | None]
+) -> Iterator[Variant]:
+    """Yield the variants with int16 instead of 8 bits beside int16: of all operands, then not of constants (weights).
+
+    An operand keeps its scale, so that all of its values are represented; a result is rounded to finer steps first.
+    """
+    if not any(q is not None and q.storage == "int16" for q in (*operands, *results)):
+        return
+    finer = tuple(_as_int16(q) if q is not None and q.dtype.bits == 8 else None for q in results)
+    eight_bit = [i for i, q in enumerate(operands) if q is not None and q.dtype.bits == 8]
+    for places in (eight_bit, [i for i in eight_bit if not node.operand(i).is_constant]):
+        wider = tuple(
+            Quantization("int16", q.scales, (0,)) if q is not None and i in places else None
+            for i, q in enumerate(operands)
+        )
+        if any(q is not None for q in (*wider, *finer)):
+            yield Variant(wider, finer)
 
 
 def _as_int16(quantization: Quantization) -> Quantization:

@@ -32,7 +32,7 @@ from onnxtfl.tracing.matches import Match, Way
 from onnxtfl.tracing.parts import temporary_directory
 
 QUANTIZED = "in quantized models a difference of one step is amplified"
-DYNAMIC = "the source quantizes at run time: a change in the last place moves values by a step"
+ROUNDS = "the source rounds values inside: a change in the last place moves them by a step"
 SELECTED = "near-ties: with the elements that the source selects, the outputs agree within the tolerance"
 UNUSUAL = "inputs of another magnitude may amplify rounding"
 Differing = dict[int, list[int]]
@@ -153,8 +153,9 @@ def _differing(attempt: Attempt, pending: Sequence[int]) -> Differing:
 
 def _why(attempt: Attempt, differing: Differing, inside: Mapping[int, Inside]) -> str:
     """Return why the outputs may differ although the conversion is correct; "" if there is no reason."""
-    if attempt.a.facts.rounds:
-        return DYNAMIC
+    a, b = attempt.a.facts, attempt.b.facts
+    if a.rounds or (a.quantized and b.rounds):
+        return ROUNDS if a.rounds else QUANTIZED
     if attempt.is_unusual:
         return UNUSUAL
     if attempt.a.facts.selects and all(_selects_alike(attempt, i, differing[i], inside[i]) for i in differing):

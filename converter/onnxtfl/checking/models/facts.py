@@ -106,9 +106,9 @@ def _is_whole(value: Value | None) -> bool:
 
 
 def _rounds(node: Node) -> bool:
-    """Whether a node rounds real values (requantization of given steps excluded)."""
+    """Whether a node rounds real values (quantization to integers of given steps excluded)."""
     if node.op is ops.QuantizeLinear:
-        return not node.operand(1).is_constant
+        return not node.operand(1).is_constant or bool(node.attr("dtype").is_float)
     return node.op is ops.RoundNearestEven and not node.operand(0).is_constant
 
 

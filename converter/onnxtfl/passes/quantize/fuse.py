@@ -285,9 +285,17 @@ def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
             return Remark("island", node.op.name, f"the scales of {name} are not by output feature")
         if value is not None and value.tensor_type.dtype.is_float and not value.is_constant and not _source(value):
             return Remark("float", node.op.name, f"{name} is float")
+        if value is not None and name != "bias" and _is_float_vector(node, i, value):
+            return Remark("island", node.op.name, f"{name} is a float constant")
         if value is not None and name == "bias":
             return Remark("island", node.op.name, "the bias has no exact integers")
     return Remark("float", node.op.name, "a constant is float")
+
+
+def _is_float_vector(node: Node, index: int, value: Value) -> bool:
+    """Whether operand `index` is a constant of several real values, which are not quantized here."""
+    is_real = value.data is not None and not value.is_quantized and value.tensor_type.dtype.is_float
+    return is_real and value.data is not None and value.data.size != 1 and not _is_parameter(node, index)
 
 
 def _scalar(value: Value, node: Node, index: int) -> Value:

@@ -7,7 +7,8 @@
 
 An integer tensor becomes quantized if all its readers dequantize it with the same parameters, and it is a constant, an
 input, or the result of a QuantizeLinear with these parameters. A DequantizeLinear after an op that moves or
-selects elements (Reshape, Concatenate, MaxPool) is moved before it.
+selects elements (Reshape, Concatenate, MaxPool) is moved before it, a clamp of integers before their QuantizeLinear.
+Integers that are computed from constants are folded first.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from onnxtfl.ir.graph import Graph, Node, Value, constant
 from onnxtfl.ir.matching import made_by
 from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.packed import is_packed
-from onnxtfl.ir.quantization import Quantization, dequantize, shifted_to_int8
+from onnxtfl.ir.quantization import Quantization, dequantize, limits, shifted_to_int8
 from onnxtfl.ir.quantized import selected_operands
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.types import DType, TensorType
 from onnxtfl.kernels.resize_bilinear import fits_fixed_point
 from onnxtfl.passes.canonical.fold import fold_node
+from onnxtfl.passes.quantize.biases import dequantized_source
 from onnxtfl.passes.quantize.extremes import ORDINARY, Extremes, extremes
+from onnxtfl.passes.quantize.fuse import clamp_bounds
 from onnxtfl.passes.quantize.wide import as_int16, round_in_float, store_as_int16
 from onnxtfl.rewriting.patterns import Patterns
 from onnxtfl.targets import Target
@@ -56,8 +59,10 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
     if all(node.op not in (ops.QuantizeLinear, ops.DequantizeLinear) for node in graph.nodes):
         return
     for node in graph.nodes:
-        if node.op is ops.QuantizeLinear and (values := fold_node(node)) is not None:
-            graph.replace(node, values)
+        if any(isinstance(r.type, TensorType) and r.type.dtype in INTEGER_KINDS for r in node.results):
+            values = fold_node(node)
+            if values is not None:
+                graph.replace(node, values)
     HOIST.apply(graph)
     kinds = _Kinds(target, frozenset([*graph.inputs, *graph.outputs] if is_region else []))
     for node in list(graph.nodes):
@@ -74,6 +79,27 @@ def read_quantized_types(graph: Graph, target: Target, *, is_region: bool = Fals
             _dequantize(graph, node, kinds)
         elif node.op is ops.QuantizeLinear:
             _quantize(graph, node, kinds)
+        elif node.only_moves_first:
+            _move_constant(graph, node)
+
+
+def _move_constant(graph: Graph, node: Node) -> None:
+    """Move the integers of a constant, so that products read a constant that is only dequantized.
+
+    ::
+
+        Transpose(Convert(%w))    ->    Convert(Transpose(%w))        folded when simplified
+    """
+    stored = dequantized_source(node.operand(0))
+    quantization = stored.tensor_type.quantization if stored is not None and stored.is_constant else None
+    if stored is None or quantization is None or quantization.block is not None or quantization.dtype.bits > 16:
+        return
+    b = Builder(graph, node, maker="quantized types")
+    made = b.many(node.op, stored, *node.operands[1:], **node.attributes)
+    if all(v.is_quantized for v in made):
+        graph.replace(node, [b(ops.Convert, v, dtype=v.dtype) for v in made])
+    else:
+        b.undo()
 
 
 def _widen(graph: Graph, node: Node, kinds: _Kinds) -> None:
@@ -163,6 +189,30 @@ def before_move(b: Builder, node: Node) -> Value | None:
         stored = np.zeros((), np.int64) if value is None else value.stored()
         operands[2:] = [constant(dequantize(stored, quantization).reshape(()))]
     return b.many(maker.op, *operands, **maker.attributes)[node.operand(0).index]
+
+
+@HOIST.on(ops.DequantizeLinear)
+def before_clamp(b: Builder, node: Node) -> Value | None:
+    """Clamp before the quantization, as for integers of fewer bits that are stored in 8.
+
+    ::
+
+        DequantizeLinear(Clamp(QuantizeLinear(%x), 0, 15))
+          ->
+        DequantizeLinear(QuantizeLinear(Clamp(%x, 0, 7.5)))        with scale 0.5
+    """
+    clamp, quantization = made_by(node.operand(0), ops.Clamp), parameters_of(node)
+    source = made_by(clamp.operand(0), ops.QuantizeLinear) if clamp is not None else None
+    bounds = clamp_bounds(clamp) if clamp is not None else None
+    if source is None or bounds is None or quantization is None or not quantization.per_tensor:
+        return None
+    if parameters_of(source) != quantization:
+        return None
+    low, high = dequantize(np.clip(bounds, *limits(quantization.dtype)), quantization)
+    x = b(ops.Clamp, source.operand(0), low, high)
+    stored = b(ops.QuantizeLinear, x, *source.operands[1:], **source.attributes)
+    stored.origins = node.operand(0).origins
+    return b(ops.DequantizeLinear, stored, *node.operands[1:], **node.attributes)
 
 
 @HOIST.on(ops.DequantizeLinear)

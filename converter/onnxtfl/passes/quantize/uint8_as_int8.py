@@ -16,7 +16,7 @@ import math
 from onnxtfl.ir import ops
 from onnxtfl.ir.builder import Builder
 from onnxtfl.ir.conversions import convert_quantization, output_instead
-from onnxtfl.ir.graph import Graph, Node, Value, constant
+from onnxtfl.ir.graph import Graph, Value, constant
 from onnxtfl.ir.quantization import UINT8_OFFSET, shifted_to_int8
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.types import DType, TensorType, Type
@@ -52,29 +52,32 @@ def store_as_int8(graph: Graph, *, always: bool = False) -> None:
 
 
 def _center_weights(graph: Graph, always: bool) -> bool:
-    """Store weights with zero point 0 where possible; return whether those of all convolutions can be int8 then."""
+    """Store weights with zero point 0 where possible; return whether those of all convolutions can be int8 then.
+
+    Weights with several scales always are: no kernel for uint8 has several.
+    """
     found = {node: value for node in graph.nodes if (value := weights_of(node)) is not None}
     moved = {node: centered(value) for node, value in found.items()}
     sums = [wide for node, value in found.items() if moved[node] is None and (wide := wide_weights(node, value))]
-    unsigned = {node for node, value in found.items() if _shifted(value.type) is not None}
+    single = {node for node, value in found.items() if _has_one_scale(value)}
+    unsigned = {node for node in single if _shifted(found[node].type) is not None}
     whole = unsigned - {node for node, value in moved.items() if value is not None} - {wide.node for wide in sums}
     elements = sum(math.prod(value.shape) for value in found.values())
-    convolutions = [wide for wide in sums if issubclass(wide.node.op, ops.Convolution)]
+    convolutions = [wide for wide in sums if wide.node in single and issubclass(wide.node.op, ops.Convolution)]
     is_small = sum(wide.growth for wide in convolutions) <= MOST_GROWTH * elements
-    as_int8 = always or (is_small and not any(_needs_uint8(node, found[node]) for node in whole))
+    as_int8 = always or (is_small and not any(issubclass(node.op, ops.Convolution) for node in whole))
     for node, value in moved.items():
         if value is not None and (as_int8 or node not in unsigned):
             node.set_operand(1, value)
     for wide in sums:
-        if as_int8 and (always or wide.growth <= MOST_GROWTH * elements):
+        if wide.node not in single or (as_int8 and (always or wide.growth <= MOST_GROWTH * elements)):
             wide.apply(graph)
     return as_int8
 
 
-def _needs_uint8(node: Node, weights: Value) -> bool:
-    """Whether an integer kernel needs these weights as uint8, since int8 with zero point 0 is not exact."""
+def _has_one_scale(weights: Value) -> bool:
     quantization = weights.tensor_type.quantization
-    return issubclass(node.op, ops.Convolution) and quantization is not None and quantization.per_tensor
+    return quantization is not None and quantization.per_tensor
 
 
 def _convert_input(graph: Graph, value: Value) -> None:

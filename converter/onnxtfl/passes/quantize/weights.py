@@ -14,7 +14,7 @@ import numpy as np
 from onnxtfl.ir import ops
 from onnxtfl.ir.data import Array, ArrayData, TensorData, min_and_max
 from onnxtfl.ir.graph import Node, Value, constant
-from onnxtfl.ir.quantization import Quantization
+from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.types import DType
 
 SIGNED = -127
@@ -27,10 +27,21 @@ LARGEST = 64 << 20
 
 
 def weights_of(node: Node) -> Value | None:
-    """The constant 8-bit weights of a convolution or a product of matrices; None for other nodes."""
+    """The constant weights of a convolution or a product of matrices whose zero points may have to become 0.
+
+    These are weights of 8 bits, and of fewer bits unless they have zero point 0 or scales of blocks. None for others.
+    """
     if not issubclass(node.op, ops.Convolution | ops.DotGeneral):
         return None
-    return node.operand(1) if is_eight_bit(node.operand(1)) else None
+    weights = node.operand(1)
+    return weights if is_eight_bit(weights) or _has_few_bits_and_a_zero_point(weights) else None
+
+
+def _has_few_bits_and_a_zero_point(value: Value) -> bool:
+    quantization = value.tensor_type.quantization
+    if value.data is None or quantization is None or quantization.block is not None:
+        return False
+    return quantization.dtype.bits < 8 and (not quantization.dtype.is_signed or any(quantization.zero_points))
 
 
 def is_eight_bit(value: Value) -> bool:
@@ -65,7 +76,7 @@ def _moved(data: TensorData, quantization: Quantization, least: int) -> TensorDa
     zeros = set(quantization.zero_points)
     if len(zeros) == 1:
         (zero,) = zeros
-        low, high = min_and_max(data)
+        low, high = min_and_max(data) if data.dtype.bits >= 8 else limits(quantization.dtype)
         return data.cast(DType.INT8, -zero) if least <= low - zero and high - zero <= _MOST else None
     if quantization.block is not None or data.nbytes > LARGEST:
         return None
