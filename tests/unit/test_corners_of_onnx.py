@@ -131,6 +131,7 @@ def test_flags(value: int) -> None:
             "a bias of 4 elements for 3 output features",
         ),
         (model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2), _counting(1)]), "a bias of 1 elements for 3"),
+        (model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2), _counting()]), "a bias of 1 elements for 3"),
         (model_of("Conv", [([1, 2, 5], FLOAT)], [_counting(3, 2, 2)], kernel_shape=[3]), r"kernel_shape is \[3\], the"),
         (
             model_of("ConvTranspose", [([1, 3, 5, 5], FLOAT)], [_counting(3, 2, 2, 2)], kernel_shape=[2]),
@@ -461,3 +462,10 @@ def test_weights_with_a_zero_point_for_each_column(zeros: list[int]) -> None:
     assert data is not None
     ((_, found),) = run_tflite(data, {"x0": x})
     assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+
+
+def test_an_error_of_an_op_with_many_operands_says_what_to_do() -> None:
+    """It names the types of the first operands only; a line has 2000 characters."""
+    model = model_of("Concat", [([2], FLOAT)], [_counting(2)] * 500 + [_counting(2, 2)], axis=0)
+    with pytest.raises(InvalidModelError, match=r"and \d+ more\]; export the model again"):
+        onnx_to_tflite(model, check=False)

@@ -23,7 +23,7 @@ class RunError(RuntimeUnavailableError):
 
 _NOISE = (
     r"^\w+: (?=\[ONNXRuntimeError\])|\[ONNXRuntimeError\] : \d+ : \w+ : ",
-    r"/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
+    r"\w*/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
     r"Load model from \S+ failed: ?",
     r"Opset \d+ is under development and support for this is limited.*?(?=Current official support)",
     r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
@@ -36,4 +36,5 @@ def brief(message: str) -> str:
     """Return a runtime's error as one line, without error codes and places in the runtime's sources."""
     for noise in _NOISE:
         message = re.sub(noise, "", message)
+    message = re.sub(r"(?<=\S)(?=Node number \d+ \()", " ", message)
     return one_line(message, 400)
