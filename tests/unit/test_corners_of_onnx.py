@@ -138,6 +138,31 @@ def test_flags(value: int) -> None:
             r"kernel_shape is \[2\], the",
         ),
         (
+            model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2)], pads=[-1, 0]),
+            r"'pads' is \(-1, 0\), the least value is 0",
+        ),
+        (model_of("ConvTranspose", [([1, 2, 3], FLOAT)], [_counting(2, 3, 2)], group=0), "'group' is 0, the least"),
+        (model_of("LpNormalization", [([2, 3], FLOAT)], p=3), "'p' is 3, the largest value is 2"),
+        (model_of("Split", [([4], FLOAT)], num_outputs=0), "'num_outputs' is 0, the least value is 1"),
+        (model_of("Split", [([4], FLOAT)], [np.asarray([4])], num_outputs=1), "both the sizes and num_outputs"),
+        (model_of("Split", [([4], FLOAT)], [np.asarray([2, 2])]), "2 sizes for 1 results"),
+        (model_of("Flatten", [([2, 3], FLOAT)], axis=3), "axis 3 is outside of rank 2"),
+        (model_of("Flatten", [([2, 3], FLOAT)], axis=-3), "axis -3 is outside of rank 2"),
+        (
+            model_of("OneHot", [([2], INT64)], [np.asarray(3), _counting(3)]),
+            "values has the shape .*, not two elements",
+        ),
+        (model_of("Resize", [([4], FLOAT)], [_counting(0), np.zeros(1, np.float32)]), r"scales of \[0.0\], all have"),
+        (
+            model_of("Resize", [([4], FLOAT)], [_counting(0), _counting(1), np.asarray([8])]),
+            "both scales and sizes are given",
+        ),
+        (model_of("Resize", [([4], FLOAT)], [_counting(0), _counting(0), np.asarray([0])]), r"sizes of \[0\] for"),
+        (
+            model_of("GRU", [([2, 1, 3], FLOAT)], [_counting(1, 6, 3), _counting(1, 6, 2)], hidden_size=2, clip=0.0),
+            "clip is 0, not positive",
+        ),
+        (
             model_of("BatchNormalization", [([1, 2, 3], FLOAT)], [_counting(2)] * 4, training_mode=2),
             "'training_mode' is 2, not 0 or 1",
         ),
