@@ -169,7 +169,7 @@ def suggestion(name: str, known: Iterable[str], what: str) -> str:
     if near:
         return f"did you mean {near[0]!r}?"
     shown = ", ".join(map(repr, names[:MANY])) + (f", and {len(names) - MANY} more" if len(names) > MANY else "")
-    return f"{what} are: {shown}" if names else f"there are none among {what}"
+    return f"{what} are: {shown}" if names else "there are none"
 
 
 def one_line(text: str, limit: int = 2000) -> str:

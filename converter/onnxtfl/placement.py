@@ -18,10 +18,11 @@ import numpy as np
 from onnxtfl.errors import UsageError
 from onnxtfl.formats import files
 from onnxtfl.formats.tflite.outline import FileOp, file_ops
+from onnxtfl.inputs.generation import UnknownInputError, is_too_large
 from onnxtfl.ir.compact_record import decode
 from onnxtfl.ir.data import PathLike
 from onnxtfl.ir.dims import size_or
-from onnxtfl.ir.graph import Graph, Node
+from onnxtfl.ir.graph import Graph, Node, Value
 from onnxtfl.ir.metadata import RECORD, content_of
 from onnxtfl.ir.model import Model
 from onnxtfl.ir.record import Record
@@ -333,7 +334,10 @@ def by_vela(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Pla
 
 def on_cpu(model: Path, target: str, read: Model, ops: Sequence[FileOp]) -> Placement:
     """The placement on LiteRT's CPU kernels: the ops that the delegate computes; others run in LiteRT's own kernels."""
-    found = profile(LITERT, model, [_zeros(value.type) for value in read.main.inputs], ops=False)
+    try:
+        found = profile(LITERT, model, [_zeros(value) for value in read.main.inputs], ops=False)
+    except UnknownInputError as error:
+        found = {"note": str(error)}
     if "replaced" not in found:
         return replace(_by_delegate(model, read, ops), target=target, note=found.get("note", ""))
     delegate, replaced = found["delegate"], set(found["replaced"])
@@ -361,9 +365,14 @@ def _by_delegate(model: Path, read: Model, ops: Sequence[FileOp]) -> Placement:
     return replace(known, ops=placed, partitions=_partitions(read.main, placed))
 
 
-def _zeros(type_: Any) -> np.ndarray[Any, Any]:
-    shape = type_.shape if isinstance(type_, TensorType) else ()
-    sizes = [size_or(size, 1) for size in shape or ()]
+def _zeros(value: Value) -> np.ndarray[Any, Any]:
+    """Zeros for an input; dynamic sizes are 1. Raises `UnknownInputError` for a resource, and for too many elements."""
+    type_ = value.type
+    if not isinstance(type_, TensorType):
+        raise UnknownInputError(f"no values for the input {value.name!r} of type {type_}")
+    sizes = [size_or(size, 1) for size in type_.shape or ()]
+    if is_too_large(sizes, type_.storage.numpy):
+        raise UnknownInputError(f"the input {value.name!r} of type {type_} is too large")
     return np.zeros(sizes, type_.storage.numpy)
 
 

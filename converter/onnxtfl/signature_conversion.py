@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,35 @@ def signatures_to_onnx(
     folder, keys = Path(os.fspath(directory)), signatures(model)
     if not keys:
         raise UsageError("the model has no signatures", hint="convert it without a signature", code="E-USE-005")
+    with _folder(folder):
+        return _converted(model, folder, keys, on_conversion, options)
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """Create a folder; if the conversions fail and leave it empty, remove it. Raises OutputError."""
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot create the directory {folder}: {error.strerror or error}") from error
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # it has files
+            if is_new:
+                folder.rmdir()
+        raise
+
+
+def _converted(
+    model: PathLike | bytes,
+    folder: Path,
+    keys: Sequence[str],
+    on_conversion: Callable[[str, Path, Conversion], None] | None,
+    options: dict[str, Any],
+) -> dict[str, Conversion]:
+    """Return the conversions of all signatures to `folder`, by key."""
     found, failures = dict[str, Conversion](), list[CheckFailedError]()
     for key, name in _file_names(keys).items():
         path = folder / f"{name}.onnx"

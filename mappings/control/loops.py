@@ -32,7 +32,7 @@ from onnxtfl.ir.inlining import copy_region
 from onnxtfl.ir.ops.loops import ScanParts, scan_attributes
 from onnxtfl.ir.reshape import as_int64, dim_value, dim_vector, reshape, transposed, with_unit_axis
 from onnxtfl.ir.shapes import normalize_axes, static_ints
-from onnxtfl.ir.types import DType, TensorType, Type, tensor
+from onnxtfl.ir.types import DType, TensorType, Type, shape_of, tensor
 from onnxtfl.rewriting.regions import bind_captures, condition_value, graph_in, refuse_states
 from onnxtfl.rewriting.registry import (
     Form,
@@ -427,9 +427,12 @@ def loop_lowered_onnx(node: Node, opset: int) -> Form:
 
 @lower_onnx(ops.Scan)
 def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
-    """Lower Scan with scanned values; inputs of its body after the slices become captured values."""
+    """Lower Scan with scanned values; inputs of its body after the slices become captured values.
+
+    ONNX Runtime takes carried values only that keep their shape: ShapeInferenceError otherwise.
+    """
     parts = ScanParts.of(node)
-    if parts.length is not None or not parts.axes:
+    if parts.length is not None or not parts.axes or not _keeps_shapes(parts):
         return None
     attributes = {
         "body": parts.body,
@@ -441,6 +444,12 @@ def scan_lowered_onnx(node: Node, opset: int) -> Form | None:
         "scan_output_directions": tuple(map(int, parts.result_reversed)),
     }
     return Form("Scan", parts.values, {k: v for k, v in attributes.items() if v != ()})
+
+
+def _keeps_shapes(parts: ScanParts) -> bool:
+    """Whether the body takes and returns each carried value in the shape of its initial value."""
+    states = zip(parts.carried, parts.body.inputs, parts.body.outputs, strict=False)
+    return all(shape_of(v.type) == shape_of(taken.type) == shape_of(new.type) for v, taken, new in states)
 
 
 @decompose(ops.Scan, "onnx")

@@ -28,8 +28,8 @@ from onnxtfl.ir.op import attributes_of
 from onnxtfl.ir.resampling import Sampling
 from onnxtfl.ir.reshape import as_int64, dim_vector, reshape
 from onnxtfl.ir.resized_axis import ResizedAxis
-from onnxtfl.ir.shapes import normalize_axes
-from onnxtfl.ir.shown_sizes import may_be_fed, shown_dim
+from onnxtfl.ir.shapes import normalize_axes, static_ints
+from onnxtfl.ir.shown_sizes import may_be_fed, shown_dim, shown_shape
 from onnxtfl.ir.source_names import shown_name
 from onnxtfl.ir.types import DType
 from onnxtfl.kernels.onnxruntime_resize import integers_like_onnx
@@ -99,6 +99,7 @@ def _resize_19(b: Builder, node: Node) -> Value:
     crops = node.attr("coordinate_transformation_mode") == "tf_crop_and_resize"
     roi = _roi(node.optional(1), len(dims)) if crops else None
     scales, sizes = (_given(node.optional(i), len(dims)) for i in (2, 3))
+    _check_given(x, dims, scales, sizes)
     if sizes is not None:
         scales, sizes = _kept_aspect(b, x, dims, sizes, node.attr("keep_aspect_ratio_policy", "stretch"))
     elif scales is not None:
@@ -122,6 +123,17 @@ def _given(vector: Value | None, count: int) -> Value | None:
     if vector.rank != 1 or (differ(vector.shape[0], count)):
         raise ValueError(f"sizes or scales of type {vector.type} for {count} axes")
     return vector
+
+
+def _check_given(x: Value, dims: Sequence[int], scales: Value | None, sizes: Value | None) -> None:
+    """Raise ValueError if a result would be empty that is not, or both vectors are given."""
+    if scales is not None and sizes is not None:
+        raise ValueError("both scales and sizes are given")
+    if scales is not None and scales.is_constant and not (scales.numpy() > 0).all():
+        raise ValueError(f"scales of {scales.numpy().tolist()}, all have to be positive")
+    known = None if sizes is None else static_ints(sizes)
+    if known is not None and any(n == 0 and x.shape[d] != 0 for n, d in zip(known, dims, strict=True)):
+        raise ValueError(f"sizes of {known} for {shown_shape(x.shape)}")
 
 
 def _kept_aspect(b: Builder, x: Value, dims: Sequence[int], sizes: Value, policy: str) -> tuple[Value | None, Value]:

@@ -145,7 +145,10 @@ def _attributes(node: Node, layer: _Kind) -> Iterator[dict[str, Any]]:
     if len(names) != count * len(reversed_):
         raise ValueError(f"{len(names)} activations, not {count * len(reversed_)}")
     functions = list(_functions(names, node.attr("activation_alpha", ()), node.attr("activation_beta", ())))
-    shared: dict[str, Any] = {"clip": max(float(node.attr("clip", 0.0)), 0.0)}
+    clip = float(node.attr("clip", 0.0))
+    if "clip" in node.attributes and not (clip > 0.0 or (clip < 0.0 and layer is ops.Rnn)):  # as in ONNX Runtime
+        raise ValueError(f"clip is {clip:g}, not positive")
+    shared: dict[str, Any] = {"clip": max(clip, 0.0)}
     if layer is ops.Gru:
         shared["linear_before_reset"] = bool(node.attr("linear_before_reset", 0))
     if layer is ops.Lstm:

@@ -8,11 +8,13 @@ from onnxtfl.build.sizes import narrow_constant
 from onnxtfl.ir import ops
 from onnxtfl.ir.budget import check_elements
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import differ, product
 from onnxtfl.ir.facts import never_negative
 from onnxtfl.ir.formula import Term
 from onnxtfl.ir.graph import Node, Value, constant
 from onnxtfl.ir.reshape import iota, reshape, unsqueezed
 from onnxtfl.ir.shapes import normalize_axis, static_ints
+from onnxtfl.ir.shown_sizes import shown_shape
 from onnxtfl.ir.types import DType
 from onnxtfl.rewriting.registry import Form, decompose, lift_onnx, lift_tfl, lower_onnx, lower_tfl
 
@@ -25,6 +27,9 @@ def _one_hot(b: Builder, node: Node) -> Value:
     size = Term(b, reshape(b, depth.to(places.dtype).value, ()))
     if not never_negative(places.value):
         places = (places < 0).choose(places + size, places)
+    shape = node.operand(2).tensor_type.shape
+    if shape is not None and differ(product(shape), 2):
+        raise ValueError(f"values has the shape {shown_shape(shape)}, not two elements")
     off, on = (values.at(i, 0) for i in range(2))
     axis = normalize_axis(node.attr("axis", -1), indices.rank + 1)
     return places.apply(ops.OneHot, size, on, off, axis=axis).value

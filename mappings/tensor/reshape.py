@@ -73,6 +73,8 @@ def _flatten(b: Builder, node: Node) -> Value:
     x, axis = node.operand(0), node.attr("axis", 1)
     if axis == 0 and x.tensor_type.shape is None:
         return b(ops.Reshape, x, [1, -1])
+    if not -x.rank <= axis <= x.rank:
+        raise ValueError(f"axis {axis} is outside of rank {x.rank}")
     axis = axis + x.rank if axis < 0 else axis
     return reshape(b, x, (product(x.shape[:axis]), product(x.shape[axis:])))
 

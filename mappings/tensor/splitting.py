@@ -50,6 +50,10 @@ def _split(b: Builder, node: Node) -> Sequence[Value]:
     if x.tensor_type.rank is not None:
         axis = normalize_axis(axis, x.tensor_type.rank)
     if sizes is not None:
+        if "num_outputs" in node.attributes:
+            raise ValueError("both the sizes and num_outputs are given")
+        if sizes.is_static and product(sizes.shape) != len(node.results):
+            raise ValueError(f"{product(sizes.shape)} sizes for {len(node.results)} results")
         if known_dims(sizes) is None:
             sizes = b(ops.Reshape, sizes, [len(node.results)])
         return b.many(ops.Split, x, sizes, axis=axis)

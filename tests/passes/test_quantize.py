@@ -11,10 +11,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnxtfl.ir import ops
-from onnxtfl.ir.graph import Graph
+from onnxtfl.ir.graph import Graph, constant
 from onnxtfl.ir.interpret import run
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.text import parse_graph
+from onnxtfl.ir.types import tensor
 from onnxtfl.options import Options
 from onnxtfl.passes.quantize import (
     QuantizedIo,
@@ -373,6 +374,15 @@ def test_float_inputs_and_outputs_of_a_quantized_model() -> None:
     assert not any(v.is_quantized for v in (*graph.inputs, *graph.outputs))
     x = np.asarray([0.5, 0.2, 100.0, -1.0], np.float32)
     assert stored(graph, x) == stored(parse_graph(EDGES), x)
+
+
+def test_a_quantized_constant_as_an_output() -> None:
+    quantization = Quantization("int8", (0.5,), (3,))
+    graph, stored_as = Graph(), tensor("float32", 2).stored_as(quantization)
+    graph.outputs = [constant(np.asarray([3, 5], np.int8), type_=stored_as)]
+    set_quantized_io(graph, "float")
+    assert not graph.outputs[0].is_quantized
+    assert stored(graph) == [[0.0, 1.0]]
 
 
 def test_inputs_that_are_read_in_float_stay() -> None:

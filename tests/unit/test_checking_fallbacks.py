@@ -89,3 +89,9 @@ def test_messages_of_runtimes_are_short() -> None:
     place = "/onnxruntime_src/onnxruntime/core/graph/model.cc:256 onnxruntime::Model::Model(onnx::ModelProto&&, int) "
     told = f"[ONNXRuntimeError] : 1 : FAIL : Load model from /tmp/a.onnx failed:{place}Unsupported model IR version: 99"
     assert brief(told) == "Unsupported model IR version: 99"
+    told = (
+        "tflite/kernels/conv.cc:396 params->stride_height > 0 was not true.Node number 0 (CONV_2D) failed to prepare."
+    )
+    assert brief(told) == "params->stride_height > 0 was not true. Node number 0 (CONV_2D) failed to prepare."
+    assert brief("./tflite/core/a.h:12 no shape") == "no shape"
+    assert brief("no node of a name: " + "n" * 1_000_000).startswith("no node of a name: nnn")  # in less than a second

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import ml_dtypes
@@ -15,6 +17,7 @@ from onnxtfl.checking.pairing.interface import match
 from onnxtfl.errors import UsageError
 from onnxtfl.inputs.description import TensorInfo
 from onnxtfl.inputs.ranges import Range
+from onnxtfl.inputs.samples import samples_of
 from tests.unit.tiny_models import onnx_model, onnx_scale, saved, tflite_scale
 
 IMAGE = TensorInfo("image", "float32", (1, 3, 8, 9))
@@ -110,6 +113,22 @@ def test_a_file_without_arrays(tmp_path: Path) -> None:
         cases_of(tmp_path / "none.npz", 1, 0)[0].arrays()
 
 
+@pytest.mark.parametrize("damage", ["compressed bytes", "no array", "a shape of 8 PB"])
+def test_damaged_archives_of_arrays(damage: str, tmp_path: Path) -> None:
+    path, array = tmp_path / "x.npz", io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": (10**15,)}
+    np.lib.format.write_array_header_1_0(array, header)  # type: ignore[no-untyped-call]
+    if damage == "compressed bytes":
+        np.savez_compressed(path, x=np.arange(99.0))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:100] + b"\xff" * 30 + whole[130:])
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", b"junk" if damage == "no array" else array.getvalue())
+    with pytest.raises(UsageError, match=r"is not an \.npz file of numbers|do not fit into memory"):
+        cases_of(path, 1, 0)[0].arrays()
+
+
 def test_each_file_of_a_directory_is_a_set(tmp_path: Path) -> None:
     for name in ("b", "a"):
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(3))
@@ -174,6 +193,11 @@ def test_arrays_of_different_numbers_of_samples() -> None:
             split_cases([Case(given={"x": np.zeros((4, 1, 3)), "y": other})], infos, infos)
     (case,) = split_cases([Case(given={"x": np.zeros((1, 3)), "y": np.zeros(2)})], infos, infos)
     assert case.label == ""
+
+
+def test_an_array_of_no_samples() -> None:
+    with pytest.raises(UsageError, match="the array for 'x' has no samples"):
+        samples_of({"x": np.zeros((0, 2))}, {"x": 1})
 
 
 def test_an_array_of_another_shape_says_what_fits() -> None:

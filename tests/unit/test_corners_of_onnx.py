@@ -131,10 +131,36 @@ def test_flags(value: int) -> None:
             "a bias of 4 elements for 3 output features",
         ),
         (model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2), _counting(1)]), "a bias of 1 elements for 3"),
+        (model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2), _counting()]), "a bias of 1 elements for 3"),
         (model_of("Conv", [([1, 2, 5], FLOAT)], [_counting(3, 2, 2)], kernel_shape=[3]), r"kernel_shape is \[3\], the"),
         (
             model_of("ConvTranspose", [([1, 3, 5, 5], FLOAT)], [_counting(3, 2, 2, 2)], kernel_shape=[2]),
             r"kernel_shape is \[2\], the",
+        ),
+        (
+            model_of("Conv", [([1, 2, 3], FLOAT)], [_counting(3, 2, 2)], pads=[-1, 0]),
+            r"'pads' is \(-1, 0\), the least value is 0",
+        ),
+        (model_of("ConvTranspose", [([1, 2, 3], FLOAT)], [_counting(2, 3, 2)], group=0), "'group' is 0, the least"),
+        (model_of("LpNormalization", [([2, 3], FLOAT)], p=3), "'p' is 3, the largest value is 2"),
+        (model_of("Split", [([4], FLOAT)], num_outputs=0), "'num_outputs' is 0, the least value is 1"),
+        (model_of("Split", [([4], FLOAT)], [np.asarray([4])], num_outputs=1), "both the sizes and num_outputs"),
+        (model_of("Split", [([4], FLOAT)], [np.asarray([2, 2])]), "2 sizes for 1 results"),
+        (model_of("Flatten", [([2, 3], FLOAT)], axis=3), "axis 3 is outside of rank 2"),
+        (model_of("Flatten", [([2, 3], FLOAT)], axis=-3), "axis -3 is outside of rank 2"),
+        (
+            model_of("OneHot", [([2], INT64)], [np.asarray(3), _counting(3)]),
+            "values has the shape .*, not two elements",
+        ),
+        (model_of("Resize", [([4], FLOAT)], [_counting(0), np.zeros(1, np.float32)]), r"scales of \[0.0\], all have"),
+        (
+            model_of("Resize", [([4], FLOAT)], [_counting(0), _counting(1), np.asarray([8])]),
+            "both scales and sizes are given",
+        ),
+        (model_of("Resize", [([4], FLOAT)], [_counting(0), _counting(0), np.asarray([0])]), r"sizes of \[0\] for"),
+        (
+            model_of("GRU", [([2, 1, 3], FLOAT)], [_counting(1, 6, 3), _counting(1, 6, 2)], hidden_size=2, clip=0.0),
+            "clip is 0, not positive",
         ),
         (
             model_of("BatchNormalization", [([1, 2, 3], FLOAT)], [_counting(2)] * 4, training_mode=2),
@@ -461,3 +487,10 @@ def test_weights_with_a_zero_point_for_each_column(zeros: list[int]) -> None:
     assert data is not None
     ((_, found),) = run_tflite(data, {"x0": x})
     assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+
+
+def test_an_error_of_an_op_with_many_operands_says_what_to_do() -> None:
+    """It names the types of the first operands only; a line has 2000 characters."""
+    model = model_of("Concat", [([2], FLOAT)], [_counting(2)] * 500 + [_counting(2, 2)], axis=0)
+    with pytest.raises(InvalidModelError, match=r"and \d+ more\]; export the model again"):
+        onnx_to_tflite(model, check=False)

@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
-from onnxtfl.errors import CheckFailedError, UsageError
+from onnxtfl.errors import CheckFailedError, InvalidModelError, UsageError
 from onnxtfl.formats import files
+from tests.unit.tiny_models import tflite_model
 
 pytest.importorskip("ai_edge_litert")
 
@@ -59,6 +60,13 @@ def test_there_and_back(source: Path, tmp_path: Path) -> None:
     back = onnxtfl.signatures_to_onnx(tmp_path / "m.tflite", tmp_path / "back", check="require")
     assert list(back) == list(SIZES)
     assert [r.report.inputs[0].shape[0] for r in back.values()][:2] == [8, 1]
+
+
+def test_entry_points_without_a_conversion_leave_no_folder(tmp_path: Path) -> None:
+    model = tflite_model("NON_MAX_SUPPRESSION_V4", [("x", [2], None)], ("y", [2]))
+    with pytest.raises(InvalidModelError):
+        onnxtfl.signatures_to_onnx(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_wrong_entry_point_fails_the_check(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

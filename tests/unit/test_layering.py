@@ -85,7 +85,7 @@ _ALLOWED = {
         *("op_times", "placement", "temporary"),
     },
     "op_times": {"formats", "inputs", "ir", "pipeline", "placement", "runtimes", "schemas", "tables"},
-    "placement": {"formats", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
+    "placement": {"formats", "inputs", "ir", "rewriting", "runtimes", "schemas", "tables", "targets"},
     "reporting": {"ir", "checking", "conversion", "inspection", "output", "placement", "runtimes", "tables"},
     "llm": {
         *("arguments", "checking", "conversion_check", "formats", "inputs", "ir", "metrics", "option_table", "options"),

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 import onnxtfl
 from onnxtfl.errors import InvalidModelError, UnsupportedError
 from onnxtfl.ir.builder import Builder
+from onnxtfl.ir.dims import fresh_symbol
 from onnxtfl.ir.graph import Graph
 from onnxtfl.ir.quantization import Quantization
 from onnxtfl.ir.types import tensor
@@ -571,3 +572,32 @@ def test_a_loop_of_real_values_with_a_quantized_result_is_refused() -> None:
     quantized = real.stored_as(Quantization("int8", (0.1,), (0,)))
     with pytest.raises(onnxtfl.InvalidModelError, match="declared as int8, and stored as float32"):
         onnxtfl.tflite_to_onnx(tflite_file("WHILE", [real], quantized, **options), check=False)
+
+
+@pytest.mark.parametrize("new", ["longer", "of another rank"])
+def test_a_carried_value_changes_its_shape_in_a_loop_over_rows(new: str) -> None:
+    """ONNX's Scan takes values of one shape only; the file declares the shape of the first iteration for all."""
+    number, rows, real = tensor("int32"), tensor("float32", fresh_symbol(), 3), tensor("float32", 3)
+    condition, body = Graph("condition"), Graph("body")
+    for region in (condition, body):
+        for type_, name in ((number, "i"), (real, "a"), (rows, "x")):
+            region.add_input(type_, name)
+    b, (i, _, x) = Builder(condition), condition.inputs
+    first, one = np.asarray([0], np.int32), np.asarray([1], np.int32)
+    (shape,) = b.foreign("tfl", "SHAPE", [x], [tensor("int32", 2)], out_type="INT32")
+    (length,) = b.foreign("tfl", "STRIDED_SLICE", [shape, first, one, one], [number], shrink_axis_mask=1)
+    condition.outputs = b.foreign("tfl", "LESS", [i, length], [tensor("bool")])
+    b, (i, a, x) = Builder(body), body.inputs
+    (row,) = b.foreign("tfl", "GATHER", [x, i], [real])
+    (half,) = b.foreign("tfl", "MUL", [a, np.asarray(0.5, np.float32)], [real])
+    if new == "longer":
+        (taken,) = b.foreign("tfl", "CONCATENATION", [half, row], [real], axis=0)
+    else:
+        (wide,) = b.foreign("tfl", "EXPAND_DIMS", [row, first], [tensor("float32", 1, 3)])
+        (taken,) = b.foreign("tfl", "ADD", [half, wide], [real])
+    body.outputs = [*b.foreign("tfl", "ADD", [i, np.asarray(1, np.int32)], [number]), taken, x]
+    options = {"cond_subgraph_index": condition, "body_subgraph_index": body}
+    start = [np.asarray(0, np.int32), np.zeros(3, np.float32), rows]
+    data = tflite_file("WHILE", start, number, real, rows, **options)
+    for count in (3, 1):
+        assert_converts_alike(data, floats(count, 3))

@@ -15,7 +15,7 @@ from onnxtfl import placement
 from tests.unit.micro_models import cnn, recurrent
 from tests.unit.test_cli import onnxtfl as run
 from tests.unit.test_reporting import Elements
-from tests.unit.tiny_models import onnx_model
+from tests.unit.tiny_models import onnx_model, tflite_model
 
 
 @pytest.mark.parametrize("model", ["float", "quantized", "recurrent"])
@@ -32,6 +32,18 @@ def test_the_table_says_what_the_delegate_computes(model: str, tmp_path: Path, m
         asked.partitions,
     ) and "schemas/targets/xnnpack.toml" in known.by
     assert known.rows()[0].text == "not checked on cpu: LiteRT is not installed"
+
+
+@pytest.mark.parametrize(("sizes", "type_"), [([1, 2**30], "FLOAT32"), ([4], "RESOURCE")])
+def test_a_model_whose_input_cannot_be_made_is_placed_by_the_table(
+    sizes: list[int], type_: str, tmp_path: Path
+) -> None:
+    """A file of some bytes can have inputs of gigabytes, or a resource as its input."""
+    model = tflite_model("RELU", [("x", sizes, None)], ("y", sizes), type_=type_)
+    (tmp_path / "m.tflite").write_bytes(model)
+    found = placement.place(tmp_path / "m.tflite", placement.CPU)
+    assert "'x'" in found.note
+    assert [op.op for op in found.ops] == ["RELU"] and "schemas/" in found.by
 
 
 def places(found: placement.Placement) -> list[tuple[str, str]]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from onnxtfl.errors import UsageError
 from onnxtfl.ir.data import Array, PathLike
+
+_DAMAGED = (ValueError, EOFError, OverflowError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+"""What NumPy and zipfile raise for files that are no archives of arrays, damaged, or encrypted."""
 
 
 def data_files(path: PathLike, code: str = "E-USE-002") -> list[Path]:
@@ -35,9 +40,15 @@ def read_arrays(file: Path, code: str = "E-USE-002") -> dict[str, Array]:
             return {"arr_0": loaded}
         with loaded as arrays:
             found = {name: arrays[name] for name in arrays.files}
+        if other := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{other[0]} is no array")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror or error}", code=code) from error
-    except (ValueError, zipfile.BadZipFile, EOFError) as error:
+    except MemoryError as error:
+        raise UsageError(
+            f"{file} has arrays that do not fit into memory", hint="write fewer samples", code=code
+        ) from error
+    except _DAMAGED as error:
         raise UsageError(f"{file} is not an .npz file of numbers", hint=hint, code=code) from error
     if not found:
         raise UsageError(f"{file} has no arrays", hint=hint, code=code)

@@ -20,8 +20,8 @@ _MOST_WORDS = 12
 
 
 _MOST_BYTES = 1 << 29
-"""The most bytes of one input, with at least 4 bytes for each element. Only damaged models have larger ones, and their
-generation needs several times the memory.
+"""The most bytes of one input, with at least 4 bytes for each element (8 for a string, which is a reference). Only
+damaged models have larger ones, and their generation needs several times the memory.
 """
 _MOST_PERMUTED = 8
 """The most indices that are drawn as a permutation if they are as many as the elements from which they select."""
@@ -47,7 +47,10 @@ def make_input(
     model. ``turn``: the number of the run, in which indices select other rows of a table; it is a part of the first
     number of ``seed``. Raises `UnknownInputError`, also for more than `_MOST_BYTES`.
     """
-    _limit(info, shape)
+    if info.kind == "tensor" and is_too_large(shape, dtype := numpy_type(info.dtype)):
+        wanted = "pass its values (`data`; in a conversion `check_data`), or smaller sizes (`input_shapes`)"
+        size = _bytes_of(shape, dtype) >> 20
+        raise UnknownInputError(f"no values are drawn for the {size} MB of input {info.name!r}; {wanted}")
     random = np.random.default_rng(list(seed))
     known = known or _by_name(info)
     if info.kind != "tensor":
@@ -85,12 +88,13 @@ def _texts(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.asarray(WORDS[random.integers(0, len(WORDS), shape)], WORDS.dtype)
 
 
-def _limit(info: TensorInfo, shape: tuple[int, ...]) -> None:
-    if info.kind == "tensor" and info.dtype != "string":
-        size = math.prod(shape) * max(4, np.dtype(numpy_type(info.dtype)).itemsize)
-        if size > _MOST_BYTES:
-            wanted = "pass its values (`data`; in a conversion `check_data`), or smaller sizes (`input_shapes`)"
-            raise UnknownInputError(f"no values are drawn for the {size >> 20} MB of input {info.name!r}; {wanted}")
+def is_too_large(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    """Whether an input of this shape and type has more than `_MOST_BYTES`."""
+    return _bytes_of(shape, dtype) > _MOST_BYTES
+
+
+def _bytes_of(shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+    return math.prod(shape) * max(4, dtype.itemsize)
 
 
 def _like_data(

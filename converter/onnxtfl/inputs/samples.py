@@ -19,7 +19,7 @@ def samples_of(arrays: Mapping[str, Any], ranks: Mapping[str, int | None]) -> li
     """The samples in `arrays`, if these have one axis more than their inputs; otherwise `arrays` are one sample.
 
     `ranks`: the rank of the input of each array, None where it is not known. Raises `UsageError` if only some arrays
-    have an axis of samples, or axes of different lengths.
+    have an axis of samples, or axes of different lengths or of length 0.
     """
     known = {name: rank for name in arrays if (rank := ranks.get(name)) is not None}
     counts = {name: len(arrays[name]) for name, rank in known.items() if np.ndim(arrays[name]) == rank + 1}
@@ -29,4 +29,6 @@ def samples_of(arrays: Mapping[str, Any], ranks: Mapping[str, int | None]) -> li
         shown = ", ".join(f"{name!r} {counts.get(name, 'none')}" for name in arrays)
         hint = "give all arrays a first axis of one length, or none of them"
         raise UsageError(f"the arrays have different numbers of samples: {shown}", hint=hint)
+    if 0 in counts.values():
+        raise UsageError(f"the array for {next(iter(counts))!r} has no samples: the length of its first axis is 0")
     return [{name: array[k] for name, array in arrays.items()} for k in range(min(counts.values()))]

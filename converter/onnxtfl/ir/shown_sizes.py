@@ -21,6 +21,8 @@ from onnxtfl.ir.types import TensorType, Type, shape_of
 
 _LONGEST = 24
 """The most characters of a formula that is printed."""
+MOST_TYPES = 32
+"""The most types in the message of an error; ops of files have up to 24 operands, and some any number."""
 COMPUTED = "a size computed at run time"
 
 
@@ -83,8 +85,10 @@ def shown_type(type_: Type | None) -> str:
 
 
 def operand_types(node: Node) -> str:
-    """The types of the operands of a node, for its errors."""
-    return ", ".join("absent" if v is None else shown_type(v.type) for v in node.operands)
+    """The types of the operands of a node, for its errors; of the first `MOST_TYPES`."""
+    shown = ["absent" if v is None else shown_type(v.type) for v in node.operands[:MOST_TYPES]]
+    more = len(node.operands) - len(shown)
+    return ", ".join([*shown, f"and {more} more"] if more else shown)
 
 
 def may_be_fed(dim: Dim, size: int) -> bool:

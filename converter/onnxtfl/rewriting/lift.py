@@ -323,7 +323,9 @@ def _wider(
     if not isinstance(taken, TensorType) or not isinstance(returned, TensorType) or taken.shape is None:
         return taken
     if returned.shape is None or len(returned.shape) != len(taken.shape):
-        return taken.with_shape(shape_of(stated))
+        shape = shape_of(stated)
+        is_wrong = shape is not None and returned.shape is not None and len(shape) != len(returned.shape)
+        return taken.with_shape(None if is_wrong else shape)
     changed = [a != b and a not in widened for a, b in zip(taken.shape, returned.shape, strict=True)]
     if not any(changed):
         return taken

@@ -23,17 +23,21 @@ class RunError(RuntimeUnavailableError):
 
 _NOISE = (
     r"^\w+: (?=\[ONNXRuntimeError\])|\[ONNXRuntimeError\] : \d+ : \w+ : ",
-    r"/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
+    r"(?<![\w/.-])[\w.]*/[\w/.-]+\.(?:cc|h|cpp):\d+ (?:[\w:<>&*, ~]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? )?",
     r"Load model from \S+ failed: ?",
     r"Opset \d+ is under development and support for this is limited.*?(?=Current official support)",
     r"ONNX Runtime only \*guarantees\* support for models stamped with official released onnx opset versions\. ",
     r" Status Message:(?=.* Status Message:)",
 )
 """Text that runtimes print around their messages."""
+_LONGEST = 20_000
+"""The most characters of a message that are searched: a runtime may print a hundred thousand names."""
 
 
 def brief(message: str) -> str:
     """Return a runtime's error as one line, without error codes and places in the runtime's sources."""
+    message = message[:_LONGEST]
     for noise in _NOISE:
         message = re.sub(noise, "", message)
+    message = re.sub(r"(?<=\S)(?=Node number \d+ \()", " ", message)
     return one_line(message, 400)

@@ -48,6 +48,16 @@ _STRINGS: Mapping[str, Mapping[str, Collection[str]]] = {
     "round_mode": {"Cast": ("up", "down", "nearest"), "CastLike": ("up", "down", "nearest")},
 }
 """The allowed strings of attributes, by attribute and op."""
+_CONVOLUTIONS = ("Conv", "ConvTranspose", "QLinearConv", "ConvInteger")
+_LEAST: Mapping[str, Mapping[str, int]] = {
+    "group": dict.fromkeys(_CONVOLUTIONS, 1),
+    "num_outputs": {"Split": 1},
+    "p": {"LpNormalization": 1},
+    "pads": dict.fromkeys(_CONVOLUTIONS, 0),
+}
+"""The least integer of attributes, by attribute and op."""
+_MOST: Mapping[str, Mapping[str, int]] = {"p": {"LpNormalization": 2}}
+"""The largest integer of attributes."""
 _TRUE_IF_ONE = frozenset(
     {"ceil_mode", "interleaved", "is_causal", "keepdims", "largest", "noop_with_empty_axes", "sorted"}
 )
@@ -73,9 +83,11 @@ _TRUE_UNLESS_ZERO = frozenset(
 def read_values(op: str, attributes: dict[str, Any], name: str) -> None:
     """Replace the flags of the node `name` by 0 or 1, as ONNX Runtime reads them.
 
-    Raises InvalidModelError for a string that the op does not allow, and for a flag that ONNX Runtime refuses.
+    Raises InvalidModelError for a string or an integer that the op does not allow, and for a flag that ONNX Runtime
+    refuses.
     """
     for key, value in attributes.items():
+        _check_range(op, key, value, name)
         if key in _STRINGS and isinstance(value, (str, bytes)):
             allowed = _STRINGS[key].get(op)
             unused = key == "nearest_mode" and attributes.get("mode", "nearest") != "nearest"
@@ -84,6 +96,16 @@ def read_values(op: str, attributes: dict[str, Any], name: str) -> None:
                 raise _invalid(f"the attribute {key!r} is {value!r}, not one of {choices}", op, name)
         elif isinstance(value, int):
             attributes[key] = _flag(op, key, value, name)
+
+
+def _check_range(op: str, key: str, value: Any, name: str) -> None:
+    """Raise InvalidModelError for an integer that the op does not allow, also in a list."""
+    least, most = (bounds.get(key, {}).get(op) for bounds in (_LEAST, _MOST))
+    for number in value if isinstance(value, list | tuple) else [value]:
+        if least is not None and isinstance(number, int) and number < least:
+            raise _invalid(f"the attribute {key!r} is {value}, the least value is {least}", op, name)
+        if most is not None and isinstance(number, int) and number > most:
+            raise _invalid(f"the attribute {key!r} is {value}, the largest value is {most}", op, name)
 
 
 def read_flags_of_attention(attributes: dict[str, Any]) -> None:

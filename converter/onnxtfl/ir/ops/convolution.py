@@ -94,7 +94,8 @@ class Convolution(Op, register=False):
 
 def _check_bias(bias: Value, features: Dim) -> None:
     """Raise ValueError unless `bias` has one element per output feature."""
-    count = product(bias.tensor_type.shape or (features,))
+    shape = bias.tensor_type.shape
+    count = features if shape is None else product(shape)
     if differ(count, features):
         raise ValueError(f"a bias of {count} elements for {features} output features")
 

@@ -115,8 +115,7 @@ def _output(graph: Graph, value: Value, kind: QuantizedIo) -> Value:
     wanted = None if kind == "float" else _stored(quantization, kind)
     if wanted == value.tensor_type.quantization:
         return value
-    assert node is not None
-    b = Builder(graph, node.next, cause=node, maker="quantized inputs and outputs")
+    b = Builder(graph, None if node is None else node.next, cause=node, maker="quantized inputs and outputs")
     made = convert_quantization(b, source, wanted)
     take_name(value, made)
     return made
