@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import onnxtfl
 from onnxtfl.errors import UnsupportedError
@@ -26,6 +27,7 @@ from tests.unit.tflite_files import (
     unsigned_weights,
 )
 from tests.unit.tflite_graphs import TfliteGraph, assert_same_as_litert
+from tests.unit.tiny_models import onnx_model
 
 INTEGERS = np.arange(-128, 128, 5)
 
@@ -380,3 +382,23 @@ def test_a_sum_between_quantized_ones_that_is_declared_as_real() -> None:
     ((_, wanted),) = run_tflite(data, [x])
     converted = onnxtfl.tflite_to_onnx(data, check=False).data or b""
     np.testing.assert_array_equal(run_onnx(converted, {"x": x})["y"], wanted)
+
+
+@pytest.mark.parametrize("ratio", [2.0**14, 2.0**17, 2.0**24, 2.0**33])
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("op", ["Relu", "LeakyRelu", "PRelu"])
+def test_small_steps_of_results_saturate(op: str, dtype: str, ratio: float) -> None:
+    """Kernels multiply by the ratio of the scales in 32 bits, which wraps around."""
+    limits = np.iinfo(dtype)
+    constants = {"s": np.float32(1), "z": np.zeros((), dtype), "t": np.float32(1 / ratio), "a": np.float32([0.01])}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["real"]),
+        helper.make_node(op, ["real", "a"][: 2 if op == "PRelu" else 1], ["found"]),
+        helper.make_node("QuantizeLinear", ["found", "t", "z"], ["y"]),
+    ]
+    type_ = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    data = onnx_model(nodes, [("x", type_, [64])], [("y", type_, [64])], constants, opset=21).SerializeToString()
+    x = np.linspace(limits.min, limits.max, 64).astype(dtype)
+    real = np.where(x < 0, 0.0 if op == "Relu" else x * 0.01, x) * ratio
+    result = onnxtfl.onnx_to_tflite(data, check=False).data or b""
+    np.testing.assert_array_equal(run_tflite(result, [x])[0][1], np.clip(np.rint(real), limits.min, limits.max))
