@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxtfl
 from tests.harness.litert import Array, run_onnx, run_tflite
+from tests.unit.test_quantized_tfl import tflite
 
 RNG = np.random.default_rng(0)
 _PRODUCTS: dict[str, tuple[str, tuple[Any, ...], tuple[int, ...], int, dict[str, Any]]] = {
@@ -111,3 +112,30 @@ def test_small_products_stay_in_float(name: str, features: int) -> None:
     assert "CONCATENATION" not in conversion.report.ops_after
     wanted = run_onnx(source.SerializeToString(), {"x": x})["y"]
     np.testing.assert_allclose(run_tflite(conversion.data or b"", [x])[0][1], wanted, atol=1e-5)
+
+
+_LAYER = """graph main(%x: tensor<1x2xfloat32, quant<int8 0.5:0>>) -> (%y) {{
+  %w = constant tensor<2x4xfloat32, quant<int8 0.5:0>> [1, 2, 0, 0, 3, 4, 0, 0]
+  %e = constant tensor<1x2xfloat32, quant<int8 0.5:0>> [-128, {last}]
+  %c = tfl.CONCATENATION@2(%x, %e) {{axis = 1, fused_activation_function = "NONE"}} :
+       tensor<1x4xfloat32, quant<int8 0.5:0>>
+  {between}
+  %r = tfl.DEQUANTIZE@2({read}) : tensor<1x4xfloat32>
+  %y = tfl.FULLY_CONNECTED@9(%r, %w, _) {{asymmetric_quantize_inputs = true, fused_activation_function = "NONE",
+       keep_num_dims = false, quantized_bias_type = "FLOAT32", weights_format = "DEFAULT"}} : tensor<1x2xfloat32>
+}}"""
+_REQUANTIZED = "%q = tfl.QUANTIZE@2(%c) : tensor<1x4xfloat32, quant<int8 0.7:0>>"
+
+
+@pytest.mark.parametrize(
+    ("last", "between", "read", "rounds"),
+    [(127, "", "%c", False), (126, "", "%c", True), (127, _REQUANTIZED, "%q", True)],
+    ids=["the ends", "another range", "other steps"],
+)
+def test_a_file_with_the_ends_of_another_range_is_rounded(last: int, between: str, read: str, rounds: bool) -> None:
+    data = tflite(_LAYER.format(last=last, between=between, read=read).replace(":\n      ", ":"))
+    back = onnxtfl.tflite_to_onnx(data, check=False).data or b""
+    assert ("Round" in {node.op_type for node in onnx.load_from_string(back).graph.node}) == rounds
+    x = np.array([[-7, 100]], np.int8)
+    result = run_onnx(back, {"x": x}, optimized=False)["y"]  # optimized, it leaves out the second rounding
+    np.testing.assert_allclose(result, run_tflite(data, [x])[0][1], rtol=1e-6)

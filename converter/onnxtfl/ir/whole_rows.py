@@ -28,7 +28,7 @@ from onnxtfl.ir.op import Op
 from onnxtfl.ir.quantization import Quantization, limits
 from onnxtfl.ir.quantized import quantization_of
 from onnxtfl.ir.reshape import dim_vector
-from onnxtfl.ir.types import DType
+from onnxtfl.ir.types import DType, rank_of
 
 COLUMNS = 2
 """How many columns the ends are."""
@@ -109,7 +109,10 @@ def are_whole_rows(value: Value, meaning: Meaning = _own_meaning, axis: int | No
     moved or padded along other axes. `axis`: None if samples (first axis) are rows. `meaning`: of nodes of a file; by
     default that of neutral nodes and of those lowered from them.
     """
-    return (axis in (-1, value.rank - 1) and _are_clamped(value, meaning)) or bool(_from_ends(value, axis, meaning))
+    rank = rank_of(value.type)
+    if not rank:
+        return False
+    return (axis in (-1, rank - 1) and _are_clamped(value, meaning)) or bool(_from_ends(value, axis, meaning))
 
 
 def summed_axes(node: Node) -> tuple[int, int] | None:
@@ -173,27 +176,33 @@ def _keeps_samples(node: Node, meaning: Meaning) -> bool:
 
 def _axis_before(node: Node, axis: int, meaning: Meaning) -> int | None:
     """The axis of the first operand that is `axis` of the result, if the node moves rows along it or adds zeros."""
-    op, rest = meaning(node), [v.data.numpy() for v in node.operands[1:] if v is not None and v.data is not None]
+    op = meaning(node)
     if op is ops.Convert:
-        return axis
+        return axis if node.result.dtype is DType.FLOAT32 and not node.result.is_quantized else None
     if op is ops.Transpose:
-        return int([*node.attributes.get("permutation", ()), *(rest[0] if rest else ())][axis])
+        permutation = node.attributes.get("permutation", _constant(node.optional(1)))
+        return None if permutation is None else int(permutation[axis])
     if op is ops.Reshape:
         before, after = node.operand(0).tensor_type.shape, node.result.tensor_type.shape
         keeps = before and after and axis == len(after) - 1 and before[-1] == after[-1]
         return len(before) - 1 if before and keeps else None
-    if op is ops.Pad and len(rest) == 1 and len(node.present_operands) == 2:
-        grows = node.attributes.get("mode", "constant") == "constant" and rest[0].min() >= 0 and not rest[0][axis].any()
-        return axis if grows else None
-    return None
+    padding = _constant(node.operand(1)) if op is ops.Pad and node.optional(2) is None else None
+    if padding is None or node.attributes.get("mode", "constant") != "constant":
+        return None
+    return axis if padding.min() >= 0 and not padding[axis].any() else None
+
+
+def _constant(value: Value | None) -> Array | None:
+    return None if value is None or value.data is None else value.numpy()
 
 
 def _is_with_ends(joined: Node, axis: int | None, meaning: Meaning) -> bool:
     """Whether a Concatenate appends the ends of the range of 8 bits along `axis` (None: not the first)."""
-    value, quantization, rank = joined.operands[-1], joined.result.tensor_type.quantization, joined.result.rank
+    value, type_ = joined.operands[-1], joined.result.tensor_type
+    quantization, rank = type_.quantization, type_.rank
     if value is not None and value.producer is not None and meaning(value.producer) is ops.BroadcastTo:
         value = value.producer.operand(0)
-    if value is None or value.data is None or value.rank != rank or len(joined.operands) != 2:
+    if value is None or value.data is None or not rank or value.rank != rank or len(joined.operands) != 2:
         return False
     if quantization is None or not quantization.per_tensor or quantization.dtype.bits != 8:
         return False
