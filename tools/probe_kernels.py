@@ -135,6 +135,8 @@ def _accelerated(op: str, measurer: measure.Measurer, options: argparse.Namespac
         return tables
     found = deciding(_findings(f"{op}.gpu", cases_with_properties(op), measurer, options.again))
     narrow = _findings(f"{op}.gpu-narrow", narrow_cases(op), measurer, options.again)
+    if found and all(set(finding.verdicts.values()) == {"abort"} for finding in found):
+        sys.exit(f"{op}: every case ended the process; is there a Vulkan device?")
     return tables | {
         "kernels": summarize(found, runtimes=("gpu",), notes=False),
         "faults": faults([*found, *narrow]),
