@@ -12,6 +12,7 @@ from onnxtfl.ir.graph import Graph
 from onnxtfl.options import Options
 from onnxtfl.passes import quantize
 from onnxtfl.passes.boundary.fixed_sizes import refuse_open_results
+from onnxtfl.passes.boundary.origins import note_origins_of_moved
 from onnxtfl.passes.boundary.parts import separate_outputs, separate_region_outputs
 from onnxtfl.passes.boundary.sequences import flatten_outputs
 from onnxtfl.passes.canonical.canonicalize import MOVES
@@ -410,7 +411,8 @@ def surround_moves(target: Target, options: Options) -> Passes:
 def lower(target: Target, options: Options) -> Passes:
     """Replace neutral ops by the ops of the target."""
     lowered = partial(lower_ops, target=target)
-    return [Pass("lower", lowered, EVERYWHERE, needs=LAID_OUT, establishes=LOWERED, breaks=NEUTRAL)]
+    noted = Pass("origins", note_origins_of_moved, EVERYWHERE, needs=LAID_OUT)
+    return [noted, Pass("lower", lowered, EVERYWHERE, needs=LAID_OUT, establishes=LOWERED, breaks=NEUTRAL)]
 
 
 def written_for_tflite(target: Target, options: Options) -> Passes:

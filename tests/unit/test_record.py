@@ -6,6 +6,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import onnxtfl
+from onnxtfl.ir.origin import Origin
 from onnxtfl.ir.record import Record
 from tests.harness.litert import run_onnx, run_tflite
 
@@ -86,3 +87,41 @@ def test_reshapes_that_go_leave_their_tensors_names() -> None:
 def test_other_text_is_no_record() -> None:
     with pytest.raises(ValueError, match="not the record"):
         Record.from_json('{"tensors": [{"colour": 1}], "ops": []}')
+
+
+SEQUENCE = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[1, 3, 8] x) => (float[1, 4, 8] z, float[1, 4, 8] y) {
+    conv = Conv <pads = [1, 1]> (x, w)
+    y = Relu (conv)
+    z = Conv <pads = [1, 1]> (y, v)
+}"""
+
+
+def test_a_tensor_in_two_shapes_is_named_in_both() -> None:
+    """The second convolution reads the result of the first in four axes, in which the check has to compare it."""
+    model = parser.parse_model(SEQUENCE)
+    random = np.random.default_rng(0)
+    for name, shape in (("w", (4, 3, 3)), ("v", (4, 4, 3))):
+        model.graph.initializer.append(numpy_helper.from_array(random.standard_normal(shape).astype(np.float32), name))
+    conversion = onnxtfl.onnx_to_tflite(model)
+    assert conversion.record is not None
+    (wide,) = (t for t in conversion.record.tensors if t.source == "y" and t.shape is not None and len(t.shape) == 4)
+    assert wide.permutation is not None and sorted(wide.permutation) == [0, 1, 2, 3]
+    assert sorted(wide.shape) == [1, 1, 4, 8] and [wide.shape[p] for p in wide.permutation][-1] == 4
+    assert "y" in {t.source for t in conversion.record.tensors if t.shape is None}
+
+
+@pytest.mark.parametrize(
+    ("permutation", "before", "after", "found"),
+    [
+        ((0, 2, 1), (1, 8, 4), (1, 1, 8, 4), ((1, 1, 4, 8), (0, 1, 3, 2))),
+        ((0, 2, 1), (2, 8, 4), (2, 8, 1, 4), ((1, 2, 4, 8), (1, 3, 0, 2))),
+        ((0, 3, 2, 1), (2, 1, 8, 4), (2, 8, 4), ((2, 4, 8), (0, 2, 1))),
+        ((0, 2, 1), (2, 8, 4), (16, 4), None),
+        ((0, 2, 1), (2, 4, 4), (2, 16), None),
+        (None, (2, 8, 4), (16, 4), ((16, 4), None)),
+    ],
+)
+def test_origins_of_reshaped_values(permutation, before, after, found) -> None:  # type: ignore[no-untyped-def]
+    moved = Origin("a", permutation).reshaped(after, before)
+    assert (None if moved is None else (moved.shape, moved.permutation)) == found

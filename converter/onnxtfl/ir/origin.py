@@ -31,9 +31,21 @@ class Origin:
         order = None if after == tuple(range(len(after))) else after
         return Origin(self.tensor, order, self.quantization, self.shape, self.pairs)
 
-    def reshaped(self, shape: Shape) -> Origin | None:
-        """The origin of the reshaped value; None if it was transposed before."""
-        return replace(self, shape=shape) if self.permutation is None else None
+    def reshaped(self, shape: Shape, before: Shape | None = None) -> Origin | None:
+        """The origin of the reshaped value; None if that moves elements which were transposed before.
+
+        `before`: the shape of the value, of which unit axes may be added and left out after a transpose.
+        """
+        if self.permutation is None:
+            return replace(self, shape=shape)
+        wide = [(p, n) for p, n in zip(self.permutation, before or (), strict=False) if n != 1]
+        if not wide or [n for _, n in wide] != [n for n in shape if n != 1]:
+            return None
+        sources = iter([p for p, _ in wide])
+        places = [-1 if n == 1 else next(sources) for n in shape]
+        order = sorted(range(len(shape)), key=places.__getitem__)
+        moved = replace(self, permutation=None, shape=tuple(shape[axis] for axis in order))
+        return moved.permuted([order.index(axis) for axis in range(len(shape))])
 
 
 class HasOrigins:

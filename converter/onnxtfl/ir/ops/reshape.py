@@ -67,7 +67,7 @@ class Reshape(Op):
     @classmethod
     def origin_before(cls, node: Node, origin: Origin) -> Origin | None:
         shape = node.operand(0).tensor_type.shape
-        return None if shape is None else origin.reshaped(shape)
+        return None if shape is None else origin.reshaped(shape, node.result.tensor_type.shape)
 
     @classmethod
     def permuted(cls, node: Node, index: int, permutation: Permutation) -> Permuted | None:
