@@ -129,7 +129,7 @@ def _check_given(x: Value, dims: Sequence[int], scales: Value | None, sizes: Val
     """Raise ValueError if a result would be empty that is not, or both vectors are given."""
     if scales is not None and sizes is not None:
         raise ValueError("both scales and sizes are given")
-    if scales is not None and scales.is_constant and not (scales.numpy() > 0).all():
+    if scales is not None and scales.is_constant and (scales.numpy() <= 0).any():
         raise ValueError(f"scales of {scales.numpy().tolist()}, all have to be positive")
     known = None if sizes is None else static_ints(sizes)
     if known is not None and any(n == 0 and x.shape[d] != 0 for n, d in zip(known, dims, strict=True)):

@@ -115,4 +115,4 @@ def test_the_reason_names_the_operand_that_is_not_quantized() -> None:
     graph = parse_graph(text)
     fuse_quantized(graph)
     (product,) = (node for node in graph.nodes if node.op is ops.DotGeneralBias)
-    assert [(r.kind, r.text) for r in product.remarks] == [("island", "rhs is a float constant")]
+    assert [(r.kind, r.text) for r in product.remarks] == [("float", "rhs is a float constant")]

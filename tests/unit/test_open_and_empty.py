@@ -95,9 +95,10 @@ def test_the_extreme_of_an_empty_axis_is_refused(op: str) -> None:
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resizing_to_and_from_size_0(mode: str) -> None:
     empty = np.array([1, 1, 0, 4], np.int64)
-    for shape in ([1, 1, 4, 4], [1, 1, 0, 4]):
-        result = converted("Resize", shape, [1, 1, 0, 4], {"sizes": empty}, before=("", ""), mode=mode)
-        assert set(result.report.ops_after) <= {"RESHAPE"}
+    result = converted("Resize", [1, 1, 0, 4], [1, 1, 0, 4], {"sizes": empty}, before=("", ""), mode=mode)
+    assert set(result.report.ops_after) <= {"RESHAPE"}
+    with pytest.raises(InvalidModelError, match=r"sizes of \[1, 1, 0, 4\] for \[1,1,4,4\]"):
+        converted("Resize", [1, 1, 4, 4], [1, 1, 0, 4], {"sizes": empty}, before=("", ""), mode=mode)
     with pytest.raises(InvalidModelError, match="axis 2 has no elements"):
         sizes = np.array([1, 1, 2, 4], np.int64)
         converted("Resize", [1, 1, 0, 4], [1, 1, 2, 4], {"sizes": sizes}, before=("", ""), mode=mode)

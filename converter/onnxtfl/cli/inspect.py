@@ -20,7 +20,16 @@ STAGES = {
         *("floats", "dynamic products", "remark dynamic products", "block rows", "quantized types", "simplify"),
         *("layers of scans", "feature scales", "integer constants", "fuse quantized", "stored clamps"),
         *("int8 storage", "quantized io"),
-        *("hybrid", "formulas", "used positions", "widen kernels", "convolutions", "pairs of rows", "narrow kernels"),
+        *(
+            "real results",
+            "hybrid",
+            "formulas",
+            "used positions",
+            "widen kernels",
+            "convolutions",
+            "pairs of rows",
+            "narrow kernels",
+        ),
         *("separate outputs", "legalize", "saturate", "sizes of inputs", "tidy", "sink", "layout", "legalize late"),
         *("loop invariants", "merged columns", "columns", "softmax rows"),
         *(
@@ -30,6 +39,7 @@ STAGES = {
             "few axes",
             "cleanup",
             "legalize merged",
+            "origins",
             "lower",
             "fuse activations",
             "pass through",
@@ -42,7 +52,7 @@ STAGES = {
         "fuse quantized",
         *("uint8 storage", "quantized io", "int32 outputs", "opset", "formulas", "integer sums"),
         *("separate outputs", "legalize", "tidy", "sink", "layout", "legalize late", "loop invariants", "cleanup"),
-        *("legalize merged", "surround moves", "lower"),
+        *("legalize merged", "surround moves", "origins", "lower"),
     ),
 }
 """The stages of the conversion by the suffix of the source; a test compares them with the pipeline."""

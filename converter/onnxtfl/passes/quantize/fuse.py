@@ -286,7 +286,7 @@ def _unquantized(graph: Graph, node: Node, results: Sequence[Value]) -> Remark:
         if value is not None and value.tensor_type.dtype.is_float and not value.is_constant and not _source(value):
             return Remark("float", node.op.name, f"{name} is float")
         if value is not None and name != "bias" and _is_float_vector(node, i, value):
-            return Remark("island", node.op.name, f"{name} is a float constant")
+            return Remark("float", node.op.name, f"{name} is a float constant")
         if value is not None and name == "bias":
             return Remark("island", node.op.name, "the bias has no exact integers")
     return Remark("float", node.op.name, "a constant is float")
