@@ -15,7 +15,7 @@ from tools.probe.case import Case
 from tools.probe.judge import judge, steps_off
 from tools.probe.runtime import Runtime
 
-_SKIP_AFTER = 3
+_SKIP_AFTER = 2
 """The number of failed cases of a group after which a kernel set skips the rest of the group."""
 Cell = tuple[Any, ...]
 

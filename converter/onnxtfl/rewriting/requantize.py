@@ -127,7 +127,7 @@ def _shifted(
 ) -> list[Variant]:
     """Return the variants with int8 instead of uint8, and with uint8, whose kernels have a zero point of weights.
 
-    The one that converts fewer values (constants are stored anew) comes first.
+    The one that converts fewer values (constants are stored in the other type) comes first.
     """
     found = []
     for storage, shift, _ in _SHIFTS:

@@ -26,7 +26,7 @@ from onnxtfl.ir.quantization import limits
 from onnxtfl.ir.types import DType
 from onnxtfl.ir.whole_rows import COLUMNS, quantized_numbers, quantized_rows
 from onnxtfl.passes.quantize.integers import shifted
-from onnxtfl.passes.quantize.weights import within_columns
+from onnxtfl.passes.quantize.weights import is_matrix_product, within_columns
 from onnxtfl.rewriting.patterns import Patterns
 
 _EIGHT_BITS = (DType.INT8, DType.UINT8)
@@ -42,7 +42,7 @@ def multiply_whole_rows(graph: Graph) -> None:
 def product_of_whole_rows(b: Builder, node: Node) -> Value | None:
     """Convert((xq - xz) @ (wq - wz)) float32    ->    rows @ wq - sums of rows * wz"""
     product = made_by(node.operand(0), ops.DotGeneral)
-    if product is None or node.result.dtype is not DType.FLOAT32 or not _is_matrix_product(product):
+    if product is None or node.result.dtype is not DType.FLOAT32 or not is_matrix_product(product):
         return None
     source, weights = _quantized(product.operand(0)), _weights(product)
     if source is None or weights is None:
@@ -95,13 +95,6 @@ def _are_constant(stored: Value, zero: Value | None) -> bool:
     """Whether these are constant weights of 8 bits with one zero point."""
     known = stored.is_constant and stored.dtype in _EIGHT_BITS
     return known and (zero is None or (zero.is_constant and zero.is_single))
-
-
-def _is_matrix_product(node: Node) -> bool:
-    """Whether this is [..., k] times a matrix."""
-    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
-    is_last = lhs.tensor_type.rank is not None and roles.lhs_contract == (lhs.rank - 1,)
-    return is_last and lhs.rank > 1 and rhs.tensor_type.rank == 2 and not node.attr("output_permutation")
 
 
 def _quantized(integers: Value) -> Node | None:

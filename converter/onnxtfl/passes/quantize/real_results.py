@@ -28,7 +28,7 @@ from onnxtfl.ir.whole_rows import (
     with_ends,
     with_two_scales,
 )
-from onnxtfl.passes.quantize.weights import SIGNED, centered, is_eight_bit
+from onnxtfl.passes.quantize.weights import SIGNED, centered, is_eight_bit, is_matrix_product
 from onnxtfl.rewriting.patterns import Patterns
 
 _LEAST = 64
@@ -39,10 +39,8 @@ REAL_RESULTS = Patterns()
 @REAL_RESULTS.on(ops.DotGeneral, ops.DotGeneralBias)
 def product_of_rows(b: Builder, node: Node) -> Value | None:
     """Append the ends to the rows of a product with a matrix of weights."""
-    lhs, rhs, axes = node.operand(0), node.operand(1), summed_axes(node)
-    if axes is None or rhs.tensor_type.rank != 2 or lhs.tensor_type.rank in (None, 1) or axes[0] != lhs.rank - 1:
-        return None
-    return _with_ends(b, node, *axes)
+    axes = summed_axes(node)
+    return _with_ends(b, node, *axes) if axes is not None and is_matrix_product(node) else None
 
 
 @REAL_RESULTS.on(ops.Conv)

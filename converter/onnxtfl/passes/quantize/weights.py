@@ -44,6 +44,13 @@ def _has_few_bits_and_a_zero_point(value: Value) -> bool:
     return quantization.dtype.bits < 8 and (not quantization.dtype.is_signed or any(quantization.zero_points))
 
 
+def is_matrix_product(node: Node) -> bool:
+    """Whether this is [..., k] times a matrix."""
+    lhs, rhs, roles = node.operand(0), node.operand(1), ops.DotRoles.of(node)
+    is_last = lhs.tensor_type.rank is not None and roles.lhs_contract == (lhs.rank - 1,)
+    return is_last and lhs.rank > 1 and rhs.tensor_type.rank == 2 and not node.attr("output_permutation")
+
+
 def is_eight_bit(value: Value) -> bool:
     """Whether `value` is a constant that is stored in 8 bits."""
     quantization = value.tensor_type.quantization
