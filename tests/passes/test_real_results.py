@@ -104,7 +104,7 @@ def test_back_in_onnx_they_are_as_before(name: str, scales: bool) -> None:
     assert sorted(numpy_helper.to_array(weights).ravel()) == sorted(numpy_helper.to_array(before).ravel())
 
 
-@pytest.mark.parametrize(("name", "features"), [("convolution of a sequence", 1), ("layer", 4)])
+@pytest.mark.parametrize(("name", "features"), [("convolution of a sequence", 12), ("layer", 63)])
 def test_small_products_stay_in_float(name: str, features: int) -> None:
     source, x = model(name, features=features), sample(name)
     conversion = onnxtfl.onnx_to_tflite(source, check=False)
